@@ -1,0 +1,52 @@
+# Two commands need nothing but python3 (3.11 or newer) and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/ready
+JOBS ?= 2
+
+.PHONY: help demo test test-all lint env lock clean
+
+help:
+	@echo "make demo      play the tour: continuous queries and their deltas"
+	@echo "make test      check style, types and behaviour"
+	@echo "make test-all  the same with the long searches"
+	@echo "make env       only create the environment in $(VENV)"
+	@echo "make lock      choose the pinned dependencies again (requirements/*.lock)"
+	@echo "make clean     remove the environment and all caches"
+
+demo: $(READY)
+	@$(VENV)/bin/place demo
+
+test: lint
+	$(VENV)/bin/pytest -n $(JOBS) -m "not long"
+
+test-all: lint
+	$(VENV)/bin/pytest -n $(JOBS)
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+env: $(READY)
+
+# Build tools first, pinned too, so that no package is built with tools that the lock does not name.
+$(READY): requirements/build.lock requirements/all.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "PLACE needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Creating the environment in $(VENV) (once; one to three minutes) ..."
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+	  echo "$(PYTHON) cannot create environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/build.lock
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --require-hashes -r requirements/all.lock
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $(READY)
+
+lock: $(READY)
+	$(VENV)/bin/python -m pip install -q uv
+	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements/build.lock requirements/build.in
+	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev -o requirements/all.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

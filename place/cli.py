@@ -1,0 +1,69 @@
+"""The command line: `place`, with a subcommand for each thing that people do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import place
+from place import demo, prompt
+from place.errors import PlaceError
+from place.script import command as script
+
+DESCRIPTION = """\
+PLACE keeps continuous queries over moving objects right at every instant, and sends only what
+changed: positive and negative deltas."""
+
+EPILOG = """\
+start here:
+  place demo                      watch a tour of continuous queries and their deltas
+  place sql                       type statements; readings too: .push, .at
+  place sql -f setup.sql          execute the statements of a file
+  place script tests/scripts      run continuous-query scripts and check them
+
+a first session at `place sql`:
+  CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, type STRING);
+  REGISTER QUERY downtown AS SELECT id, type FROM Cars INSIDE (0, 0, 10, 10);
+  .push Cars (1, 5, 5, 'Taxi')
+  .at 10s
+
+each command tells more with --help."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="place",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"place {place.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for module in (demo, prompt, script):
+        module.add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; errors of ours end in one readable message and exit code 1."""
+    parser = make_parser()
+    parsed = parser.parse_args(arguments)
+    if not hasattr(parsed, "run"):
+        parser.print_help()
+        return 0
+    try:
+        return int(parsed.run(parsed))
+    except PlaceError as error:
+        print(f"place: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

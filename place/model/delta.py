@@ -1,0 +1,58 @@
+"""A delta is one change of an answer; consolidation leaves only the changes that matter.
+
+An answer is a bag of rows. What changed between two instants is the difference of two bags: a
+row that left and came back within one instant makes no delta.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from place.model.types import Row
+
+Sign = Literal[1, -1]
+Answer = Counter[Row]
+
+
+@dataclass(frozen=True)
+class Delta:
+    """`row` joined (+1) or left (−1) the answer of `query` at `instant`."""
+
+    query: str
+    sign: Sign
+    row: Row
+    instant: int
+
+
+def difference(query: str, before: Answer, after: Answer, instant: int) -> list[Delta]:
+    """The deltas that lead from one answer to the other, negative ones first.
+
+    >>> [d.sign for d in difference("q", Counter({(1,): 1}), Counter({(2,): 1}), 0)]
+    [-1, 1]
+    """
+    gone = list((before - after).elements())
+    come = list((after - before).elements())
+    return [
+        *(Delta(query, -1, row, instant) for row in ordered(gone)),
+        *(Delta(query, 1, row, instant) for row in ordered(come)),
+    ]
+
+
+def apply(answer: Answer, deltas: Iterable[Delta]) -> Answer:
+    """The answer after its deltas; a row whose count falls to zero is gone."""
+    after = Counter(answer)
+    for delta in deltas:
+        after[delta.row] += delta.sign
+        if after[delta.row] == 0:
+            del after[delta.row]
+    return after
+
+
+def ordered(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows in a stable order whatever their values; NULL comes first in a column."""
+    return iter(
+        sorted(rows, key=lambda row: tuple((v is not None, 0 if v is None else v) for v in row))
+    )

@@ -1,0 +1,108 @@
+"""What the catalog holds: streams, tables, regions and sinks, as immutable definitions.
+
+Names compare without regard to case and keep the case that they were declared in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from place.model.shape import Shape
+from place.model.space import Space
+from place.model.types import Type
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class External:
+    """Where a stream comes from or a sink goes: a kind with its options (`KAFKA (servers = …)`)."""
+
+    kind: str
+    options: tuple[tuple[str, str | float | bool], ...] = ()
+
+    def option(self, name: str) -> str | float | bool | None:
+        return dict(self.options).get(name)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which objects a stream keeps: all, or those near some query (GPAC's cache, section 3.3)."""
+
+    cache: float
+    max_speed: float
+    report_every: int
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Moving objects, or moving regions: who sends readings, and what instants they make.
+
+    `evaluate` is the period of the instants; None is progressive, every timestamp an instant.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: int
+    time: int | None
+    x: int | None
+    y: int | None
+    evaluate: int | None = None
+    timeout: int | None = None
+    lateness: int = 0
+    space: Space = Space.PLANAR
+    bounds: tuple[float, float, float, float] | None = None
+    source: External | None = None
+    retention: Retention | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A stationary relation. With columns x and y its rows are stationary objects.
+
+    The key is the column declared so, whose values are then unique, or else the first one.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: int
+    unique: bool
+    x: int | None
+    y: int | None
+    path: str | None = None
+    space: Space = Space.PLANAR
+
+
+Relation = Stream | Table
+
+
+@dataclass(frozen=True)
+class Region:
+    """A shape with a name. Which space it lives in is up to the query that uses it."""
+
+    name: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where deltas are delivered to; `queries` is None for all of them."""
+
+    name: str
+    queries: tuple[str, ...] | None
+    target: External
+
+
+def find_column(columns: tuple[Column, ...], name: str) -> int | None:
+    """The position of the column of that name, whatever its case."""
+    folded = name.casefold()
+    return next((i for i, c in enumerate(columns) if c.name.casefold() == folded), None)
+
+
+def column_names(columns: tuple[Column, ...]) -> Iterator[str]:
+    return (column.name for column in columns)

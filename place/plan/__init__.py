@@ -1,0 +1,1 @@
+"""From statements to plans: the catalog, the binder, bound queries and their explanation."""

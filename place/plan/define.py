@@ -1,0 +1,406 @@
+"""Statements that define things: streams, tables, regions, sinks; checked into definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from place.errors import PlaceError, suggestion
+from place.model.schema import (
+    Column,
+    External,
+    Region,
+    Retention,
+    Sink,
+    Stream,
+    Table,
+    find_column,
+)
+from place.model.shape import Circle, Shape, settle
+from place.model.space import Space
+from place.model.time import parse_duration
+from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
+from place.plan.bind_query import make_shape
+from place.plan.bind_query_table import SHOWN, layout_of
+from place.plan.catalog import Catalog
+from place.sql import statements as s
+from place.sql.statements import wrong
+
+STREAM_OPTIONS = (
+    "evaluate",
+    "timeout",
+    "lateness",
+    "space",
+    "bounds",
+    "time",
+    "retain",
+    "max_speed",
+    "report_every",
+    "cache",
+)
+SOURCES = {
+    "FILES": ("format", "columns", "timestamps"),
+    "KAFKA": ("servers", "topic", "format", "columns", "timestamps"),
+    "GENERATOR": ("objects", "city", "seed", "period", "steps"),
+}
+TARGETS = {
+    "PARQUET": (),
+    "KAFKA": ("servers", "topic"),
+    "WEBHOOK": ("url", "secret"),
+}
+REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}
+FORMATS = ("csv", "json", "parquet")
+PROGRESSIVE = "progressive"
+
+Load = Callable[[str, tuple[Column, ...]], tuple[tuple[Column, ...], tuple[Row, ...]]]
+"""Reads a file into declared columns, or into those that it finds where none are declared."""
+
+
+def define_stream(statement: s.CreateStream) -> Stream:
+    """The stream of a CREATE STREAM."""
+    columns, key = _define_columns(statement.columns)
+    if key is None:
+        raise wrong(
+            f'stream "{statement.name.text}" has no key',
+            statement.name.at,
+            expected="one column marked KEY",
+            hint="write (ObjectID BIGINT KEY, …)",
+        )
+    if columns[key].type not in (Type.BIGINT, Type.STRING):
+        raise wrong(
+            f"a key is a BIGINT or a STRING, not a {columns[key].type.value}",
+            statement.columns[key].type.at,
+        )
+    x, y = _find_position(statement.columns, columns)
+    if x is None and layout_of(columns) is None:
+        raise wrong(
+            f'stream "{statement.name.text}" has neither positions nor regions',
+            statement.name.at,
+            expected=f"columns x and y, or {SHOWN}",
+        )
+    options = _Options(statement.options, STREAM_OPTIONS)
+    return Stream(
+        name=statement.name.text,
+        columns=columns,
+        key=key,
+        time=_find_time(columns, options),
+        x=x,
+        y=y,
+        evaluate=options.read("evaluate", _evaluation),
+        timeout=options.read("timeout", _positive_duration),
+        lateness=options.read("lateness", parse_duration) or 0,
+        space=options.read("space", _space) or Space.PLANAR,
+        bounds=options.read("bounds", _bounds),
+        source=_external(statement.source, SOURCES, "source") if statement.source else None,
+        retention=_retention(options, statement.name),
+    )
+
+
+def define_table(
+    statement: s.CreateTable,
+    load: Load,
+) -> tuple[Table, tuple[Row, ...]]:
+    """The table of a CREATE TABLE and its rows."""
+    declared, key = _define_columns(statement.columns)
+    if statement.path is not None:
+        columns, rows = _loaded(statement.path, declared, load)
+    elif declared:
+        columns = declared
+        rows = tuple(_row(columns, values) for values in statement.rows)
+    else:
+        raise wrong(
+            f'table "{statement.name.text}" has no columns',
+            statement.name.at,
+            expected="a list of columns",
+            hint="write CREATE TABLE name (ID BIGINT, owner STRING) AS VALUES (1, 'a')",
+        )
+    x, y = _find_position(statement.columns, columns)
+    options = _Options(statement.options, ("space",))
+    table = Table(
+        name=statement.name.text,
+        columns=columns,
+        key=key or 0,
+        unique=key is not None,
+        x=x,
+        y=y,
+        path=str(statement.path.value) if statement.path else None,
+        space=options.read("space", _space) or Space.PLANAR,
+    )
+    check_rows(table, rows, statement.name)
+    return table, rows
+
+
+def check_rows(table: Table, rows: tuple[Row, ...], name: s.Name) -> None:
+    """Raise a StatementError if a stationary object lies nowhere, or a declared key repeats."""
+    seen: set[Any] = set()
+    for number, row in enumerate(rows, start=1):
+        if table.x is not None and table.y is not None:
+            x, y = row[table.x], row[table.y]
+            if x is not None and y is not None:
+                _check_point(table, float(x), float(y), number, name)
+        if table.unique and row[table.key] in seen:
+            raise wrong(
+                f'row {number} of table "{table.name}" repeats the key {row[table.key]!r}', name.at
+            )
+        seen.add(row[table.key])
+
+
+def _check_point(table: Table, x: float, y: float, number: int, name: s.Name) -> None:
+    try:
+        settle(Circle(x, y, 0.0), table.space)
+    except PlaceError as error:
+        raise wrong(f'row {number} of table "{table.name}": {error.message}', name.at) from None
+
+
+def define_region(statement: s.CreateRegion) -> Region:
+    """The region of a CREATE REGION; which space it is tested in is up to the queries."""
+    shape: Shape = make_shape(statement.shape)
+    if isinstance(shape, Circle) and shape.r < 0:
+        raise wrong(f"a radius cannot be negative: {shape.r:g}", statement.shape.at)
+    return Region(statement.name.text, shape)
+
+
+def define_sink(statement: s.CreateSink, catalog: Catalog) -> Sink:
+    """The sink of a CREATE SINK; its queries must exist."""
+    queries = None
+    if statement.queries is not None:
+        queries = tuple(catalog.find("query", name).name for name in statement.queries)
+    return Sink(statement.name.text, queries, _external(statement.target, TARGETS, "sink"))
+
+
+# Columns
+
+
+def _define_columns(specs: tuple[s.ColumnSpec, ...]) -> tuple[tuple[Column, ...], int | None]:
+    columns: list[Column] = []
+    key: int | None = None
+    for spec in specs:
+        kind = NAMES.get(spec.type.text.upper())
+        if kind is None:
+            raise wrong(
+                f"type {spec.type.text} does not exist",
+                spec.type.at,
+                hint=suggestion(spec.type.text, NAMES, "types"),
+            )
+        if find_column(tuple(columns), spec.name.text) is not None:
+            raise wrong(f'column "{spec.name.text}" is there twice', spec.name.at)
+        if spec.key:
+            if key is not None:
+                raise wrong("only one column is the KEY", spec.name.at)
+            key = len(columns)
+        columns.append(Column(spec.name.text, kind))
+    return tuple(columns), key
+
+
+def _find_position(
+    specs: tuple[s.ColumnSpec, ...], columns: tuple[Column, ...]
+) -> tuple[int | None, int | None]:
+    x, y = find_column(columns, "x"), find_column(columns, "y")
+    if x is None or y is None:
+        return None, None
+    for index in (x, y):
+        if not columns[index].type.is_numeric:
+            at = specs[index].type.at if index < len(specs) else None
+            raise wrong(
+                f'column "{columns[index].name}" is a {columns[index].type.value}',
+                at,
+                expected="a DOUBLE: x and y are positions",
+            )
+    return x, y
+
+
+def _find_time(columns: tuple[Column, ...], options: _Options) -> int | None:
+    """The column named by the option `time`, otherwise the first TIMESTAMP."""
+    named = options.get("time")
+    if named is None:
+        return next((i for i, c in enumerate(columns) if c.type is Type.TIMESTAMP), None)
+    index = find_column(columns, str(named.value.value))
+    if index is None or columns[index].type is not Type.TIMESTAMP:
+        names = [column.name for column in columns if column.type is Type.TIMESTAMP]
+        raise wrong(
+            f"'{named.value.value}' is not a TIMESTAMP column",
+            named.value.at,
+            hint=suggestion(str(named.value.value), names, "TIMESTAMP columns"),
+        )
+    return index
+
+
+def _loaded(
+    path: s.Literal,
+    declared: tuple[Column, ...],
+    load: Load,
+) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    try:
+        return load(str(path.value), declared)
+    except PlaceError as error:
+        raise wrong(error.message, path.at, hint=error.hint) from None
+
+
+def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:
+    if len(values) != len(columns):
+        raise wrong(
+            f"the row has {len(values)} values",
+            values[0].at,
+            expected=f"{len(columns)}: {', '.join(column.name for column in columns)}",
+        )
+    row = []
+    for column, literal in zip(columns, values, strict=True):
+        try:
+            row.append(coerce(literal.value, column.type))
+        except ValueMismatch as error:
+            raise wrong(f'column "{column.name}": {error.message}', literal.at) from None
+    return tuple(row)
+
+
+# Options
+
+
+class _Options:
+    """The options of a statement: known, each once, read by a function that knows its form."""
+
+    def __init__(self, options: tuple[s.Option, ...], known: tuple[str, ...]) -> None:
+        self._options: dict[str, s.Option] = {}
+        for option in options:
+            name = option.name.text.casefold()
+            if name not in known:
+                raise wrong(
+                    f'option "{option.name.text}" does not exist',
+                    option.name.at,
+                    hint=suggestion(name, known, "options"),
+                )
+            if name in self._options:
+                raise wrong(f'option "{option.name.text}" is given twice', option.name.at)
+            self._options[name] = option
+
+    def get(self, name: str) -> s.Option | None:
+        return self._options.get(name)
+
+    def read(self, name: str, form: Callable[[Any], Any]) -> Any:
+        option = self._options.get(name)
+        if option is None:
+            return None
+        value = option.value.value
+        try:
+            if not isinstance(value, str) and form not in (_fraction, _positive_number):
+                raise PlaceError(f"{value!r} is not a text", hint="write it in single quotes")
+            return form(value)
+        except PlaceError as error:
+            raise wrong(
+                f'option "{name}": {error.message}', option.value.at, hint=error.hint
+            ) from None
+
+
+def _positive_duration(text: str) -> int:
+    duration = parse_duration(text)
+    if duration == 0:
+        raise PlaceError(f"'{text}' is no time at all", hint="leave the option out for none")
+    return duration
+
+
+def _evaluation(text: str) -> int | None:
+    return None if text.strip().casefold() == PROGRESSIVE else _positive_duration(text)
+
+
+def _space(text: str) -> Space:
+    try:
+        return Space(text.strip().casefold())
+    except ValueError:
+        raise PlaceError(f"'{text}' is not a space", hint="write 'planar' or 'wgs84'") from None
+
+
+def _bounds(text: str) -> tuple[float, float, float, float]:
+    try:
+        x1, y1, x2, y2 = (coerce(part, Type.DOUBLE) for part in text.replace(",", " ").split())
+    except (ValueError, ValueMismatch):
+        x1 = None
+    if x1 is None:
+        raise PlaceError(f"'{text}' is not four numbers", hint="write bounds = '0 0 100 100'")
+    low_x, high_x = sorted((float(x1), float(x2)))  # type: ignore[arg-type]
+    low_y, high_y = sorted((float(y1), float(y2)))  # type: ignore[arg-type]
+    return low_x, low_y, high_x, high_y
+
+
+def _positive_number(value: Any) -> float:
+    try:
+        number = coerce(value, Type.DOUBLE)
+    except ValueMismatch as error:
+        raise PlaceError(error.message) from None
+    if not isinstance(number, float) or number <= 0:
+        raise PlaceError(f"{value!r} is not a positive number")
+    return number
+
+
+def _fraction(value: Any) -> float:
+    try:
+        number = coerce(value, Type.DOUBLE)
+    except ValueMismatch as error:
+        raise PlaceError(error.message) from None
+    if not isinstance(number, float) or not 0 <= number <= 1:
+        raise PlaceError(f"{value!r} is not between 0 and 1")
+    return number
+
+
+def _retention(options: _Options, name: s.Name) -> Retention | None:
+    """`retain = 'cache'` with its three numbers, or nothing (all objects are kept)."""
+    kind = options.read("retain", lambda text: text.strip().casefold())
+    if kind not in (None, "all", "cache"):
+        option = options.get("retain")
+        raise wrong(
+            f"retain = '{kind}' does not exist",
+            option.value.at if option else name.at,
+            expected="'all' or 'cache'",
+        )
+    parts = {
+        "max_speed": options.read("max_speed", _positive_number),
+        "report_every": options.read("report_every", _positive_duration),
+        "cache": options.read("cache", _fraction),
+    }
+    if kind != "cache":
+        given = next(
+            (options.get(part) for part, value in parts.items() if value is not None), None
+        )
+        if given is not None:
+            raise wrong(f"option \"{given.name.text}\" goes with retain = 'cache'", given.name.at)
+        return None
+    if parts["max_speed"] is None or parts["report_every"] is None:
+        raise wrong(
+            "retain = 'cache' needs to know how far an object moves between readings",
+            name.at,
+            expected="options max_speed and report_every",
+            hint="write retain = 'cache', max_speed = 30, report_every = '5 seconds', cache = 1.0",
+        )
+    cache = 1.0 if parts["cache"] is None else parts["cache"]
+    return Retention(cache, parts["max_speed"], parts["report_every"])
+
+
+def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str) -> External:
+    kind = spec.kind.text.upper()
+    if kind not in kinds:
+        raise wrong(
+            f"{what} {spec.kind.text} does not exist",
+            spec.kind.at,
+            hint=suggestion(kind, kinds, f"{what}s"),
+        )
+    _Options(spec.options, kinds[kind])
+    given: dict[str, Any] = {o.name.text.casefold(): o.value.value for o in spec.options}
+    if kind in ("FILES", "PARQUET"):
+        if spec.argument is None or not isinstance(spec.argument.value, str):
+            raise wrong(
+                f"{kind} has no directory", spec.kind.at, hint=f"write {kind} ('directory/')"
+            )
+        given["path"] = spec.argument.value
+    elif spec.argument is not None:
+        raise wrong(f"{kind} takes options", spec.argument.at, hint=f"write {kind} (name = '…')")
+    for name in REQUIRED.get(kind, ()):
+        if not isinstance(given.get(name), str) or not given[name]:
+            raise wrong(
+                f'{kind} needs the option "{name}"', spec.kind.at, hint=f"write {name} = '…'"
+            )
+    if "format" in given and given["format"] not in FORMATS:
+        option = next(o for o in spec.options if o.name.text.casefold() == "format")
+        raise wrong(
+            f"format {given['format']!r} does not exist",
+            option.value.at,
+            hint=suggestion(str(given["format"]), FORMATS, "formats"),
+        )
+    return External(kind, tuple(sorted(given.items())))

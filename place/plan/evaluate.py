@@ -1,0 +1,224 @@
+"""What an expression is worth on given rows: SQL's three-valued logic, in plain Python.
+
+This is the meaning of expressions. It is as slow as it is plain; whatever evaluates columns at a
+time has to agree with it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from place.model.time import EARLIEST, LATEST
+from place.model.types import LARGEST, SMALLEST, Row, Type, Value
+from place.plan.expression import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Expression,
+    In,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Not,
+    Or,
+)
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def evaluate(expression: Expression, rows: Sequence[Row]) -> Any:
+    """The value of an expression, given a row for each source of FROM."""
+    match expression:
+        case Column(source=source, index=index):
+            return rows[source][index]
+        case Constant(value=value):
+            return value
+        case Compare(op=op, left=left, right=right):
+            return compare(op, evaluate(left, rows), evaluate(right, rows))
+        case And(operands=operands):
+            return all_of(evaluate(part, rows) for part in operands)
+        case Or(operands=operands):
+            return negate(all_of(negate(evaluate(part, rows)) for part in operands))
+        case Not(operand=operand):
+            return negate(evaluate(operand, rows))
+        case IsNull(operand=operand):
+            return evaluate(operand, rows) is None
+        case IsTruth(operand=operand, value=truth):
+            return evaluate(operand, rows) is truth
+        case Like(operand=operand, pattern=pattern):
+            return like(evaluate(operand, rows), evaluate(pattern, rows))
+        case In(operand=operand, values=values):
+            wanted = evaluate(operand, rows)
+            return negate(all_of(compare("<>", wanted, evaluate(value, rows)) for value in values))
+        case Arithmetic(op=op, left=left, right=right, type=kind):
+            return arithmetic(op, evaluate(left, rows), evaluate(right, rows), kind)
+        case Negate(operand=operand, type=kind):
+            value = evaluate(operand, rows)
+            return None if value is None else bounded(-value, kind)
+        case Call(function=function, arguments=arguments, type=kind):
+            return call(function, [evaluate(argument, rows) for argument in arguments], kind)
+
+
+def compare(op: str, left: Any, right: Any) -> bool | None:
+    """A comparison; unknown where either side is NULL."""
+    return None if left is None or right is None else _COMPARISONS[op](left, right)
+
+
+def negate(truth: bool | None) -> bool | None:
+    return None if truth is None else not truth
+
+
+def all_of(truths: Iterable[bool | None]) -> bool | None:
+    """AND: false if any is false, otherwise unknown if any is unknown."""
+    unknown = False
+    for truth in truths:
+        if truth is False:
+            return False
+        unknown = unknown or truth is None
+    return None if unknown else True
+
+
+def like(text: str | None, pattern: str | None) -> bool | None:
+    if text is None or pattern is None:
+        return None
+    return _pattern(pattern).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _pattern(pattern: str) -> re.Pattern[str]:
+    parts = {"%": ".*", "_": "."}
+    return re.compile("".join(parts.get(c, re.escape(c)) for c in pattern), re.DOTALL)
+
+
+def arithmetic(op: str, left: Any, right: Any, kind: Type) -> Value:
+    """`left op right` as a value of type `kind`, or NULL where there is none."""
+    if left is None or right is None:
+        return None
+    if kind is Type.DOUBLE:
+        left, right = float(left), float(right)
+    if op in "/%" and right == 0:
+        return None
+    try:
+        match op:
+            case "+":
+                return bounded(left + right, kind)
+            case "-":
+                return bounded(left - right, kind)
+            case "*":
+                return bounded(left * right, kind)
+            case "/":
+                return bounded(left / right, kind)
+            case _:
+                return bounded(_remainder(left, right), kind)
+    except OverflowError:
+        return None
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    """The remainder with the sign of the dividend, as in PostgreSQL and DuckDB."""
+    if isinstance(left, float):
+        return math.fmod(left, right)
+    size = abs(left) % abs(right)
+    return -size if left < 0 else size
+
+
+def bounded(value: Any, kind: Type) -> Value:
+    """The value if it is one of its type: finite, within 64 bits, within the calendar."""
+    if kind is Type.DOUBLE:
+        return float(value) + 0.0 if math.isfinite(value) else None
+    if kind is Type.TIMESTAMP:
+        return int(value) if EARLIEST <= value <= LATEST else None
+    return int(value) if SMALLEST <= value <= LARGEST else None
+
+
+def call(function: str, values: list[Any], kind: Type) -> Value:
+    """A scalar function of values; all but COALESCE are NULL on NULL."""
+    if function == "COALESCE":
+        found = next((value for value in values if value is not None), None)
+        return float(found) if kind is Type.DOUBLE and found is not None else found
+    (value,) = values
+    if value is None:
+        return None
+    match function:
+        case "ABS":
+            return bounded(abs(value), kind)
+        case "LENGTH":
+            return len(value)
+        case "LOWER":
+            return str(value).lower()
+        case _:
+            return str(value).upper()
+
+
+def aggregate(function: Aggregate, rows: Sequence[Sequence[Row]]) -> Value:
+    """An aggregate over rows, each one row per source. NULLs do not count.
+
+    Sums of DOUBLE are correctly rounded (`math.fsum`), so that they do not depend on the order
+    in which rows came or went.
+    """
+    if function.argument is None:
+        return len(rows)
+    values = [v for row in rows if (v := evaluate(function.argument, row)) is not None]
+    if function.distinct:
+        values = list(dict.fromkeys(values))
+    if function.function == "COUNT":
+        return len(values)
+    if not values:
+        return None
+    match function.function:
+        case "MIN":
+            return min(values)  # type: ignore[no-any-return]
+        case "MAX":
+            return max(values)  # type: ignore[no-any-return]
+        case "SUM":
+            return total(values, function.type)
+        case _:
+            return mean(values, function.type)
+
+
+def total(values: list[Any], kind: Type) -> Value:
+    """The sum, or NULL where it does not fit the type."""
+    try:
+        return bounded(math.fsum(values) if kind is Type.DOUBLE else sum(values), kind)
+    except OverflowError:
+        return None
+
+
+def mean(values: list[Any], kind: Type) -> Value:
+    """The sum over the count: rounded once for the sum and once for the quotient."""
+    try:
+        if kind is Type.INTERVAL:
+            return round_half_even(sum(values), len(values))
+        exact = all(isinstance(value, int) for value in values)
+        return bounded((sum(values) if exact else math.fsum(values)) / len(values), kind)
+    except OverflowError:
+        return None
+
+
+def round_half_even(numerator: int, denominator: int) -> int:
+    """The nearest integer to a quotient, ties to even.
+
+    >>> round_half_even(5, 2), round_half_even(7, 2)
+    (2, 4)
+    """
+    quotient, rest = divmod(numerator, denominator)
+    if 2 * rest > denominator or (2 * rest == denominator and quotient % 2):
+        quotient += 1
+    return quotient

@@ -1,0 +1,221 @@
+"""Bound expressions: every name a column of a known type, every operation one that has a meaning.
+
+Nodes are frozen and small, so that optimizer rules can compare and rebuild them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from place.model.types import Type, Value, format_value
+
+ArithmeticOp = Literal["+", "-", "*", "/", "%"]
+CompareOp = Literal["=", "<>", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the source at a position in FROM (or of the aggregated row, source 0)."""
+
+    source: int
+    index: int
+    type: Type
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """NULL where the value would not be finite, not fit its type, or divide by zero."""
+
+    op: ArithmeticOp
+    left: Expression
+    right: Expression
+    type: Type
+
+
+@dataclass(frozen=True)
+class Negate:
+    operand: Expression
+    type: Type
+
+
+@dataclass(frozen=True)
+class Compare:
+    op: CompareOp
+    left: Expression
+    right: Expression
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class And:
+    operands: tuple[Expression, ...]
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class Or:
+    operands: tuple[Expression, ...]
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class Not:
+    operand: Expression
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class IsNull:
+    operand: Expression
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class IsTruth:
+    """`operand IS TRUE` or `IS FALSE`: never NULL."""
+
+    operand: Expression
+    value: bool
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class Like:
+    """`%` stands for any text, `_` for any character."""
+
+    operand: Expression
+    pattern: Expression
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class In:
+    operand: Expression
+    values: tuple[Expression, ...]
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class Call:
+    """A scalar function: ABS, COALESCE, LENGTH, LOWER or UPPER."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
+Expression = (
+    Column
+    | Constant
+    | Arithmetic
+    | Negate
+    | Compare
+    | And
+    | Or
+    | Not
+    | IsNull
+    | IsTruth
+    | Like
+    | In
+    | Call
+)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """COUNT, SUM, AVG, MIN or MAX; the argument is None for COUNT(*)."""
+
+    function: str
+    argument: Expression | None
+    distinct: bool
+    type: Type
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions directly within."""
+    match expression:
+        case Column() | Constant():
+            return ()
+        case Arithmetic(left=left, right=right) | Compare(left=left, right=right):
+            return left, right
+        case And(operands=operands) | Or(operands=operands):
+            return operands
+        case Like(operand=operand, pattern=pattern):
+            return operand, pattern
+        case In(operand=operand, values=values):
+            return operand, *values
+        case Call(arguments=arguments):
+            return arguments
+        case Negate() | Not() | IsNull() | IsTruth():
+            return (expression.operand,)
+
+
+def columns_of(expression: Expression) -> frozenset[Column]:
+    """All columns that an expression reads."""
+    found: set[Column] = set()
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Column):
+            found.add(node)
+        stack.extend(children(node))
+    return frozenset(found)
+
+
+def conjuncts(expression: Expression | None) -> tuple[Expression, ...]:
+    """The parts of a condition that must all hold."""
+    if expression is None:
+        return ()
+    return expression.operands if isinstance(expression, And) else (expression,)
+
+
+def show(expression: Expression) -> str:
+    """The expression as SQL, for people: EXPLAIN and the names of unnamed columns."""
+    match expression:
+        case Column(name=name):
+            return name
+        case Constant(value=value, type=kind):
+            text = format_value(value, kind)
+            return f"INTERVAL {text}" if kind is Type.INTERVAL and value is not None else text
+        case Arithmetic(op=op, left=left, right=right) | Compare(op=op, left=left, right=right):
+            return f"{_operand(left)} {op} {_operand(right)}"
+        case Negate(operand=operand):
+            return f"-{_operand(operand)}"
+        case And(operands=operands):
+            return " AND ".join(map(_operand, operands))
+        case Or(operands=operands):
+            return " OR ".join(map(_operand, operands))
+        case Not(operand=operand):
+            return f"NOT {_operand(operand)}"
+        case IsNull(operand=operand):
+            return f"{_operand(operand)} IS NULL"
+        case IsTruth(operand=operand, value=truth):
+            return f"{_operand(operand)} IS {'TRUE' if truth else 'FALSE'}"
+        case Like(operand=operand, pattern=pattern):
+            return f"{_operand(operand)} LIKE {_operand(pattern)}"
+        case In(operand=operand, values=values):
+            return f"{_operand(operand)} IN ({', '.join(map(show, values))})"
+        case Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(map(show, arguments))})"
+
+
+def _operand(expression: Expression) -> str:
+    simple = isinstance(expression, Column | Constant | Call)
+    return show(expression) if simple else f"({show(expression)})"
+
+
+def show_aggregate(aggregate: Aggregate) -> str:
+    """
+    >>> show_aggregate(Aggregate("COUNT", None, False, Type.BIGINT))
+    'COUNT(*)'
+    """
+    inner = "*" if aggregate.argument is None else show(aggregate.argument)
+    return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{inner})"

@@ -1,0 +1,139 @@
+"""A bound query: what a SELECT means, with every name, type and region resolved.
+
+It is the clauses of the SELECT and nothing derived from them: the reference evaluates it as it
+stands, and plans are made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from place.model.reading import Key
+from place.model.schema import Relation, Stream
+from place.model.shape import Shape
+from place.model.space import Space
+from place.model.types import Type
+from place.plan.expression import Aggregate, Expression
+
+
+@dataclass(frozen=True)
+class Source:
+    """A relation in FROM, by the name that the query calls it."""
+
+    alias: str
+    relation: Relation
+
+    @property
+    def is_stream(self) -> bool:
+        return isinstance(self.relation, Stream)
+
+
+@dataclass(frozen=True)
+class Focal:
+    """The object that leads a moving query."""
+
+    stream: str
+    key: Key
+
+
+@dataclass(frozen=True)
+class Around:
+    """A region that moves with its focal object: a circle of r, or a rectangle of two sides."""
+
+    focal: Focal
+    extents: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The k nearest to a fixed point or to a focal object."""
+
+    k: int
+    point: tuple[float, float] | None
+    focal: Focal | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Readings of the last `duration`, the last `rows` readings, or (neither) the last two."""
+
+    duration: int | None = None
+    rows: int | None = None
+
+    @property
+    def is_previous(self) -> bool:
+        return self.duration is None and self.rows is None
+
+
+@dataclass(frozen=True)
+class QueryTable:
+    """`O INSIDE Q`: the rows of a source are regions (PLACE, section 6).
+
+    `layout` names the columns that hold the region, in this order: `region` (WKT), `x1 y1 x2 y2`,
+    `x y r`, `focal xdist ydist` or `focal r`; `focal_stream` is the stream of the focal objects.
+    """
+
+    source: int
+    layout: tuple[str, ...]
+    columns: tuple[int, ...]
+    focal_stream: str | None
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Query:
+    """`subject` is the source whose objects INSIDE, kNN and WINDOW speak of.
+
+    Without aggregates `groups` is None and outputs read the sources; with them, outputs and
+    `having` read one row of the group's keys followed by the aggregates.
+    """
+
+    name: str
+    sources: tuple[Source, ...]
+    subject: int
+    space: Space
+    where: Expression | None
+    query_table: QueryTable | None
+    inside: Shape | Around | None
+    nearest: Nearest | None
+    window: Window | None
+    groups: tuple[Expression, ...] | None
+    aggregates: tuple[Aggregate, ...]
+    having: Expression | None
+    outputs: tuple[Output, ...]
+    distinct: bool
+    region: str | None = None
+    """The named region that INSIDE was written with, which therefore cannot be dropped."""
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(output.expression.type for output in self.outputs)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(output.name for output in self.outputs)
+
+    @property
+    def focals(self) -> tuple[Focal, ...]:
+        """All focal objects; INSIDE and kNN may follow different ones."""
+        inside = (self.inside.focal,) if isinstance(self.inside, Around) else ()
+        nearest = (self.nearest.focal,) if self.nearest and self.nearest.focal else ()
+        return inside + nearest
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that the answer depends on, those of focal objects among them."""
+        named = {source.relation.name for source in self.sources if source.is_stream}
+        named |= {focal.stream for focal in self.focals}
+        if self.query_table and self.query_table.focal_stream:
+            named.add(self.query_table.focal_stream)
+        return frozenset(named)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        return frozenset(s.relation.name for s in self.sources if not s.is_stream)

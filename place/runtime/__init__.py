@@ -1,0 +1,1 @@
+"""Runtimes: the reference (the oracle), and what keeps the catalog and reads tables for all."""

@@ -1,0 +1,39 @@
+"""What a session asks of a runtime, whichever one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from place.model.delta import Answer, Delta
+from place.model.reading import Input
+from place.plan.catalog import Catalog
+from place.plan.query import Query
+
+
+class Runtime(Protocol):
+    """Keeps every answer right, and says what changed."""
+
+    name: str
+    catalog: Catalog
+
+    def change(self, catalog: Catalog) -> list[Delta]:
+        """Make a new version of the catalog effective and durable; the deltas that it causes."""
+
+    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+        """One tick: readings and advances in the source's order; the deltas that follow."""
+
+    def answer(self, query: str) -> Answer:
+        """The answer of a registered query as its deltas have built it up."""
+
+    def instant(self, query: str) -> int:
+        """The instant that a registered query has reached."""
+
+    def ask(self, query: Query, trace: dict[str, int] | None = None) -> Answer:
+        """The answer of any query now; `trace` collects the rows that passed each clause."""
+
+    def statistics(self, stream: str) -> dict[str, int]:
+        """Counts of a stream: objects, readings, late."""
+
+    def close(self) -> None:
+        """Stop; what was durable stays."""

@@ -1,0 +1,307 @@
+"""The reference: `answer(q, t)` straight from its definition, in plain Python.
+
+No index, no increment, no state: every answer is computed from all readings. It is what all
+other runtimes are held against, so it has to be obviously right. The sections named are those of
+PLACE (GeoInformatica 2005), PLACE04 (STDBM 2004) and GPAC (MDM 2005).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from place.errors import InternalError
+from place.model.delta import Answer
+from place.model.reading import Key, Reading
+from place.model.regions import around, region_of
+from place.model.schema import Stream, Table
+from place.model.shape import Shape, ShapeError, contains
+from place.model.space import measure
+from place.model.time import ceil_to
+from place.model.types import Row, Value
+from place.plan.catalog import Catalog, fold
+from place.plan.evaluate import aggregate, evaluate
+from place.plan.query import Around, Focal, Query
+
+Point = tuple[float, float]
+Trace = dict[str, int]
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that an answer is a function of: the catalog, and each stream's readings in the
+    order of its source, without those that came too late."""
+
+    catalog: Catalog
+    readings: Mapping[str, Sequence[Reading]]
+
+    def stream(self, name: str) -> Stream:
+        return self.catalog.streams[fold(name)]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a row of the answer speaks of: an object now, a reading in a window, or a table's row.
+
+    `moment` is the instant at which its region counts; `order` puts subjects in (time, key) order.
+    """
+
+    key: Value
+    row: Row
+    moment: int
+    order: tuple[int, Value]
+    previous: Row | None = None
+
+
+# Objects (PLACE, section 3.1)
+
+
+def effect(stream: Stream, time: int) -> int:
+    """The instant at which what happens at `time` takes effect."""
+    return ceil_to(time, stream.evaluate)
+
+
+def histories(world: World, stream: Stream, t: int) -> dict[Key, list[Reading]]:
+    """Each key's readings in effect at t, by time; of two with one time the later told counts."""
+    told: dict[tuple[Key, int], Reading] = {}
+    for reading in world.readings.get(stream.name, ()):
+        if effect(stream, reading.time) <= t:
+            told[reading.key, reading.time] = reading
+    by_key: dict[Key, list[Reading]] = defaultdict(list)
+    for reading in sorted(told.values(), key=lambda reading: reading.time):
+        by_key[reading.key].append(reading)
+    return by_key
+
+
+def objects(world: World, stream: Stream, t: int) -> dict[Key, Reading]:
+    """The latest reading of each key that is still alive at t."""
+    latest = {key: history[-1] for key, history in histories(world, stream, t).items()}
+    return {key: last for key, last in latest.items() if is_alive(stream, last, t)}
+
+
+def is_alive(stream: Stream, last: Reading, t: int) -> bool:
+    """An object is gone when it disappears, or `timeout` after its last reading."""
+    if last.disappears:
+        return False
+    return stream.timeout is None or t < effect(stream, last.time + stream.timeout)
+
+
+def position(world: World, stream_name: str, key: Key, t: int) -> Point | None:
+    """Where an object is at t; None if it is not there."""
+    stream = world.stream(stream_name)
+    found = objects(world, stream, t).get(key)
+    return None if found is None or found.row is None else point_of(stream, found.row)
+
+
+def point_of(relation: Stream | Table, row: Row) -> Point | None:
+    if relation.x is None or relation.y is None:
+        return None
+    x, y = row[relation.x], row[relation.y]
+    return None if x is None or y is None else (float(x), float(y))
+
+
+# Windows (PLACE, section 4)
+
+
+def subjects(query: Query, world: World, t: int) -> list[Subject]:
+    """What the answer at t may speak of, before any condition."""
+    relation, window = query.sources[query.subject].relation, query.window
+    if isinstance(relation, Table):
+        rows = world.catalog.rows_of(relation.name)
+        return [Subject(row[relation.key], row, t, (i, 0)) for i, row in enumerate(rows)]
+    if window is None:  # a NOW query: spatial expiration, section 4.2
+        return [_subject(reading, t) for reading in objects(world, relation, t).values()]
+    every = histories(world, relation, t)
+    if window.is_previous:  # predicate-based expiration, section 4.3
+        return [
+            _subject(life[-1], effect(relation, life[-1].time), life[-2].row)
+            for history in every.values()
+            if is_alive(relation, history[-1], t)
+            if len(life := last_life(relation, history)) > 1
+        ]
+    return [  # temporal expiration, section 4.1
+        _subject(reading, effect(relation, reading.time))
+        for reading in itertools.chain.from_iterable(every.values())
+        if not reading.disappears
+        if window.duration is None or t < effect(relation, reading.time + window.duration)
+    ]
+
+
+def _subject(reading: Reading, moment: int, previous: Row | None = None) -> Subject:
+    if reading.row is None:
+        raise InternalError("an object that disappeared is no subject")
+    return Subject(reading.key, reading.row, moment, (reading.time, reading.key), previous)
+
+
+def last_life(stream: Stream, history: list[Reading]) -> list[Reading]:
+    """The readings since the object last appeared: after it disappeared or timed out."""
+    life: list[Reading] = []
+    for reading in history:
+        gap = bool(life) and stream.timeout is not None
+        if gap and stream.timeout is not None and reading.time >= life[-1].time + stream.timeout:
+            life = []
+        life = [] if reading.disappears else [*life, reading]
+    return life
+
+
+# Conditions (PLACE, sections 3.2 and 5.2; the query table is section 6)
+
+
+def combinations(query: Query, world: World, subject: Subject) -> Iterator[tuple[Row, ...]]:
+    """All rows of FROM for a subject: itself beside each row of every other relation."""
+    choices: list[Sequence[Row]] = []
+    for index, source in enumerate(query.sources):
+        if index == query.subject:
+            choices.append([subject.row])
+        elif isinstance(source.relation, Table):
+            choices.append(world.catalog.rows_of(source.relation.name))
+        elif subject.previous is not None:
+            choices.append([subject.previous])
+        else:
+            present = objects(world, source.relation, subject.moment).values()
+            choices.append([reading.row for reading in present if reading.row is not None])
+    return itertools.product(*choices)
+
+
+def is_focal(query: Query, subject: Subject, focal: Focal) -> bool:
+    return query.sources[query.subject].relation.name == focal.stream and subject.key == focal.key
+
+
+def is_inside(query: Query, world: World, subject: Subject) -> bool:
+    """Does the subject lie in the region of INSIDE, and is it not the query's own focal object?"""
+    if any(is_focal(query, subject, focal) for focal in query.focals):
+        return False
+    region: Shape | None
+    if isinstance(query.inside, Around):
+        focal = query.inside.focal
+        center = position(world, focal.stream, focal.key, subject.moment)
+        region = None if center is None else around(query.space, center, query.inside.extents)
+    else:
+        region = query.inside
+        if region is None:
+            return True
+    return lies_in(query, subject, region)
+
+
+def lies_in(query: Query, subject: Subject, region: Shape | None) -> bool:
+    point = point_of(query.sources[query.subject].relation, subject.row)
+    return region is not None and point is not None and contains(region, query.space, *point)
+
+
+def is_in_query_table(query: Query, world: World, subject: Subject, rows: tuple[Row, ...]) -> bool:
+    """`O INSIDE Q`: does the subject lie in the region of this row of the query table?"""
+    table = query.query_table
+    if table is None:
+        return True
+    values = [rows[table.source][column] for column in table.columns]
+    stream = table.focal_stream
+    focal = Focal(stream, values[0]) if stream and isinstance(values[0], int | str) else None
+    if focal is not None and is_focal(query, subject, focal):
+        return False
+    try:
+        region = region_of(
+            table.layout,
+            values,
+            query.space,
+            lambda key: position(world, stream or "", key, subject.moment),
+        )
+    except ShapeError:
+        return False  # a stream may send what is no region; it then has none
+    return lies_in(query, subject, region)
+
+
+# The answer
+
+
+def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> Answer:
+    """The rows that the query holds at instant t. `trace` collects how many passed each clause."""
+    trace = {} if trace is None else trace
+    if query.window is None and any(
+        position(world, focal.stream, focal.key, t) is None for focal in query.focals
+    ):
+        return Counter()  # while its focal object is gone, a moving query has no region
+    found = subjects(query, world, t)
+    trace["scan"] = len(found)
+    joined = [(s, rows) for s in found for rows in combinations(query, world, s)]
+    trace["join"] = len(joined)
+    chosen = [
+        (s, rows)
+        for s, rows in joined
+        if query.where is None or evaluate(query.where, rows) is True
+    ]
+    trace["where"] = len(chosen)
+    matches = [
+        (s, rows)
+        for s, rows in chosen
+        if is_inside(query, world, s) and is_in_query_table(query, world, s, rows)
+    ]
+    trace["inside"] = len(matches)
+    if query.window is not None and query.window.rows is not None:
+        last = sorted({s.order for s, _ in matches})[-query.window.rows :]
+        matches = [(s, rows) for s, rows in matches if s.order in last]
+    if query.nearest is not None:
+        near = nearest(query, world, [s for s, _ in matches], t)
+        matches = [(s, rows) for s, rows in matches if s in near]
+    trace["nearest"] = trace["window"] = len(matches)
+    output = rows_of(query, [rows for _, rows in matches])
+    trace["aggregate"] = len(output)
+    return Counter(dict.fromkeys(output, 1)) if query.distinct else Counter(output)
+
+
+def nearest(query: Query, world: World, candidates: list[Subject], t: int) -> set[Subject]:
+    """The k nearest, by distance and then by key (GPAC, section 4.2)."""
+    clause = query.nearest
+    if clause is None:
+        raise InternalError("a query without kNN has no nearest")
+    center = clause.point
+    if clause.focal is not None:
+        center = position(world, clause.focal.stream, clause.focal.key, t)
+    if center is None:
+        return set()
+    relation = query.sources[query.subject].relation
+    ranked = []
+    for subject in set(candidates):
+        point = point_of(relation, subject.row)
+        if point is not None:
+            distance = measure(query.space, *center, *point)
+            key = subject.key
+            rank = (distance, key is not None, 0 if key is None else key, subject.order)
+            ranked.append((rank, subject))
+    ranked.sort(key=lambda pair: pair[0])
+    return {subject for _, subject in ranked[: clause.k]}
+
+
+def rows_of(query: Query, matches: list[tuple[Row, ...]]) -> list[Row]:
+    """SELECT, GROUP BY and HAVING (negative tuples are PLACE's section 5.3; here is no need)."""
+    if query.groups is None:
+        return [tuple(evaluate(o.expression, rows) for o in query.outputs) for rows in matches]
+    groups: dict[Row, list[tuple[Row, ...]]] = defaultdict(list)
+    for rows in matches:
+        groups[tuple(evaluate(key, rows) for key in query.groups)].append(rows)
+    if not query.groups and not groups:
+        groups[()] = []  # an ungrouped COUNT over nothing is 0
+    output = []
+    for key, members in groups.items():
+        row = key + tuple(aggregate(function, members) for function in query.aggregates)
+        if query.having is None or evaluate(query.having, [row]) is True:
+            output.append(tuple(evaluate(o.expression, [row]) for o in query.outputs))
+    return output
+
+
+# Instants
+
+
+def instants(query: Query, world: World, after: int, until: int) -> list[int]:
+    """The instants in (after, until] at which the answer may change: readings and expiries."""
+    found: set[int] = set()
+    windowed = query.sources[query.subject].relation.name if query.window else None
+    for name in query.streams:
+        stream = world.stream(name)
+        lags = [0] + ([stream.timeout] if stream.timeout is not None else [])
+        if name == windowed and query.window is not None and query.window.duration is not None:
+            lags.append(query.window.duration)
+        for reading in world.readings.get(name, ()):
+            found.update(effect(stream, reading.time + lag) for lag in lags)
+    return sorted(instant for instant in found if after < instant <= until)

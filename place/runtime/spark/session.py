@@ -1,0 +1,118 @@
+"""The one place where a Spark session begins.
+
+A session needs a Java, workers that run this very interpreter, and one set of settings for the
+demo, the tests and the server. Whoever types `place demo` should see the demo: nothing of Spark on
+the console while all is well, and one readable sentence when it is not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from place.errors import ConfigurationError
+from place.runtime.spark.java import keep_file, prepare_java
+
+LOOPBACK = "127.0.0.1"  # a number: the name `localhost` does not resolve everywhere
+
+# Without a file of ours, Spark announces that it takes its own default; without a level for the
+# class that Python talks to, it announces that it takes its own level. What SparkContext logs as an
+# error it also throws, and `start_session` says it in fewer words.
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.context.name = org.apache.spark.SparkContext
+logger.context.level = fatal
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def start_session(
+    master: str = "local[*]",
+    *,
+    app_name: str = "place",
+    ui: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark, or attach to the session that is already active in this process.
+
+    `settings` go before the defaults of `session_settings`. As with `getOrCreate`, those that
+    an active session can no longer change stay as they are.
+    """
+    prepare_java()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if _is_local(master):
+        # Spark asks for the address of the machine's own name, which need not have one.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    chosen = {**session_settings(master, ui=ui), **(settings or {})}
+    try:
+        builder = SparkSession.builder.master(master).appName(app_name)
+        for name, value in chosen.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except Exception as error:  # of Java, of the bridge to it, or of the system: no common base
+        raise ConfigurationError(
+            f'Spark did not start with master "{master}": {_cause(error)}', hint=_hint()
+        ) from None
+
+
+def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
+    """The settings that every session begins with."""
+    logging = keep_file("logging", "log4j2.properties", _LOGGING)
+    settings = {
+        # The job of a tick has one known shape: nothing to plan again while it runs.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
+        # Without checksums, which double the files of each log entry.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "4g",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        # Not `extraJavaOptions`, which is the caller's and is added to these.
+        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
+    }
+    if _is_local(master):
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
+    return settings
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong, in one line and without a stack."""
+    never_up = isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+    if never_up or isinstance(error, ConnectionError):
+        return "its Java process ended, for the reason it has written above"
+    thrown = getattr(error, "java_exception", None)
+    if thrown is None:
+        return _first_line(str(error)) or type(error).__name__
+    reasons: list[str] = []
+    while thrown is not None:
+        reason = _first_line(thrown.getMessage() or thrown.getClass().getSimpleName())
+        if not any(reason in earlier for earlier in reasons):
+            reasons.append(reason)
+        thrown = thrown.getCause()
+    return ", because ".join(reasons)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].strip().rstrip(".")
+
+
+def _hint() -> str:
+    if "SPARK_HOME" in os.environ:
+        return f"SPARK_HOME is set to {os.environ['SPARK_HOME']}: it has to be this version's Spark"
+    return "check the master, the settings and the memory of this machine"

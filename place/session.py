@@ -1,0 +1,319 @@
+"""The front door: statements and readings in, answers and deltas out.
+
+>>> import place
+>>> session = place.connect()
+>>> session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE)").message
+'stream "Cars" created'
+>>> _ = session.sql("REGISTER QUERY near AS SELECT id FROM Cars INSIDE (0, 0, 5)")
+>>> session.push("Cars", [(1, 3, 4), (2, 9, 9)], time="2026-01-01 12:00:00")
+[Delta(query='near', sign=1, row=(1,), instant=1767268800000000)]
+>>> session.answer("near")
+[(1,)]
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from place.errors import ConfigurationError, StatementError, suggestion
+from place.model.delta import Delta, ordered
+from place.model.reading import Advance, Input, make_disappearance, make_reading
+from place.model.schema import Stream
+from place.model.time import parse_timestamp
+from place.model.types import Row, Type
+from place.plan.apply import Change, apply
+from place.plan.bind_query import bind_query
+from place.plan.catalog import PLURALS, Catalog, fold
+from place.plan.explain import explain, show_shape
+from place.plan.query import Query
+from place.runtime.interface import Runtime
+from place.runtime.recompute import ReferenceRuntime
+from place.runtime.tables import TableLoader
+from place.sql import statements as s
+from place.sql.dialect import parse_one
+from place.sql.scan import split
+
+RUNTIMES = ("reference",)
+LONGEST_BACKLOG = 1_000_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a statement answers: a message, or rows under columns; and the deltas it caused."""
+
+    message: str
+    columns: tuple[str, ...] = ()
+    types: tuple[Type, ...] = ()
+    rows: tuple[Row, ...] = ()
+    deltas: tuple[Delta, ...] = ()
+
+
+@dataclass
+class Subscription:
+    """The deltas of one query since it was subscribed to: first its answer, then each change.
+
+    Iterating takes the deltas that are there now. A subscriber that lets more than a million
+    wait is told so and dropped: memory is bounded.
+    """
+
+    query: str
+    waiting: deque[Delta] = field(default_factory=deque)
+    overrun: bool = False
+
+    def offer(self, delta: Delta) -> None:
+        if len(self.waiting) >= LONGEST_BACKLOG:
+            self.waiting.clear()
+            self.overrun = True
+        if not self.overrun:
+            self.waiting.append(delta)
+
+    def __iter__(self) -> Iterator[Delta]:
+        while self.waiting:
+            yield self.waiting.popleft()
+        if self.overrun:
+            raise ConfigurationError(
+                f'the subscription to "{self.query}" fell more than {LONGEST_BACKLOG:,} deltas'
+                " behind and was dropped",
+                hint="subscribe again: it starts with the whole answer",
+            )
+
+
+class Session:
+    """Statements and readings of one user, on one runtime."""
+
+    def __init__(self, runtime: Runtime, loader: TableLoader) -> None:
+        self.runtime = runtime
+        self.loader = loader
+        self._subscriptions: list[Subscription] = []
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.runtime.catalog
+
+    def close(self) -> None:
+        self.runtime.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Statements
+
+    def sql(self, text: str) -> Result:
+        """Execute the statements of a text in order; the result of the last one.
+
+        A StatementError says which one was wrong; those before it have taken effect.
+        """
+        results = list(self.execute(text))
+        return results[-1] if results else Result("nothing to do")
+
+    def execute(self, text: str) -> Iterator[Result]:
+        """Execute the statements of a text one by one."""
+        for offset, sql in split(text):
+            yield self.run(sql, text, offset)
+
+    def run(self, sql: str, text: str | None = None, offset: int = 0) -> Result:
+        """Execute one statement, which stands at `offset` of `text`, where errors are located."""
+        statement = parse_one(sql, text, offset)
+        try:
+            if isinstance(statement, Change):
+                return self._change(statement, sql.strip())
+            return self._inform(statement)
+        except RecursionError:
+            raise StatementError("the statement is nested too deeply") from None
+
+    def _change(self, statement: Change, sql: str) -> Result:
+        catalog = apply(self.catalog, statement, sql, self.loader)
+        message = _said(statement)
+        if catalog is self.catalog:
+            return Result(f"{message}: nothing to do")
+        return Result(message, deltas=tuple(self._deliver(self.runtime.change(catalog))))
+
+    def _inform(self, statement: s.Statement) -> Result:
+        if isinstance(statement, s.Select):
+            return self._ask(statement)
+        if isinstance(statement, s.Show):
+            return self._show(statement.kind)
+        if isinstance(statement, s.Describe):
+            return self._describe(statement.name)
+        if isinstance(statement, s.Explain):
+            return self._explain(statement)
+        raise StatementError(f"{type(statement).__name__} cannot be executed")
+
+    def _ask(self, select: s.Select) -> Result:
+        query = bind_query(self.catalog, "", select)
+        rows = tuple(ordered(self.runtime.ask(query).elements()))
+        return Result(f"{len(rows)} rows", query.names, query.types, rows)
+
+    def _explain(self, statement: s.Explain) -> Result:
+        target = statement.target
+        if isinstance(target, s.Name):
+            query: Query = self.catalog.find("query", target)
+        elif isinstance(target, s.RegisterQuery):
+            self.catalog.check_free("query", target.name)
+            query = bind_query(self.catalog, target.name.text, target.select)
+        else:
+            query = bind_query(self.catalog, "", target)
+        trace: dict[str, int] | None = None
+        if statement.analyze:
+            trace = {}
+            trace["answer"] = self.runtime.ask(query, trace).total()
+        lines = tuple((line,) for line in explain(query, trace))
+        return Result("plan", ("plan",), (Type.STRING,), lines)
+
+    def _show(self, kind: str) -> Result:
+        text, number = Type.STRING, Type.BIGINT
+        rows: list[Row] = []
+        if kind == "streams":
+            for stream in self.catalog.streams.values():
+                counts = self.runtime.statistics(stream.name)
+                rows.append((stream.name, counts["objects"], counts["readings"], counts["late"]))
+            return _listing(("stream", "objects", "readings", "late"), (text, *[number] * 3), rows)
+        if kind == "queries":
+            for query in self.catalog.queries.values():
+                size = self.runtime.answer(query.name).total()
+                rows.append((query.name, size, _one_line(self.catalog, "query", query.name)))
+            return _listing(("query", "rows", "statement"), (text, number, text), rows)
+        if kind == "tables":
+            for table in self.catalog.tables.values():
+                rows.append((table.name, len(self.catalog.rows_of(table.name)), table.path))
+            return _listing(("table", "rows", "file"), (text, number, text), rows)
+        if kind == "regions":
+            for region in self.catalog.regions.values():
+                rows.append((region.name, show_shape(region.shape)))
+            return _listing(("region", "shape"), (text, text), rows)
+        for sink in self.catalog.sinks.values():
+            listed = ", ".join(sink.queries) if sink.queries is not None else "ALL"
+            rows.append((sink.name, listed, sink.target.kind))
+        return _listing(("sink", "queries", "target"), (text, text, text), rows)
+
+    def _describe(self, name: s.Name) -> Result:
+        for kind in PLURALS:
+            found = self.catalog.of_kind(kind).get(fold(name.text))
+            if isinstance(found, Query):
+                pairs = list(zip(found.names, found.types, strict=True))
+            elif kind in ("stream", "table") and found is not None:
+                pairs = [(column.name, column.type) for column in found.columns]
+            elif found is not None:
+                statement = _one_line(self.catalog, kind, found.name)
+                return _listing(("statement",), (Type.STRING,), [(statement,)])
+            else:
+                continue
+            rows: list[Row] = [(column, type_.value) for column, type_ in pairs]
+            return _listing(("column", "type"), (Type.STRING, Type.STRING), rows)
+        known = [d.name for kind in PLURALS for d in self.catalog.of_kind(kind).values()]
+        raise s.wrong(
+            f'"{name.text}" does not exist', name.at, hint=suggestion(name.text, known, "names")
+        )
+
+    # Readings
+
+    def push(
+        self, stream: str, rows: Iterable[Sequence[Any]], time: str | int | None = None
+    ) -> list[Delta]:
+        """Push readings, rows of values in column order; the deltas that they cause.
+
+        `time` (an ISO text, or microseconds) is the time of rows that have none of their own, and
+        tells that the stream has reached it, so that its instant is evaluated.
+        """
+        definition = self.stream(stream)
+        moment = parse_timestamp(time) if isinstance(time, str) else time
+        inputs: list[Input] = [make_reading(definition, row, moment) for row in rows]
+        if moment is not None:
+            inputs.append(Advance(moment, definition.name))
+        return self.feed(inputs)
+
+    def disappear(self, stream: str, key: Any, time: str | int) -> list[Delta]:
+        """Tell that an object disappears at a time."""
+        moment = parse_timestamp(time) if isinstance(time, str) else time
+        return self.feed([make_disappearance(self.stream(stream), key, moment)])
+
+    def advance(self, time: str | int) -> list[Delta]:
+        """Tell that all streams have reached a time; the deltas of what expires by then."""
+        return self.feed([Advance(parse_timestamp(time) if isinstance(time, str) else time)])
+
+    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+        """One tick of readings and advances."""
+        return self._deliver(self.runtime.feed(inputs))
+
+    def stream(self, name: str) -> Stream:
+        """The definition of a stream, or a ConfigurationError with the nearest name."""
+        found = self.catalog.streams.get(fold(name))
+        if found is None:
+            names = [stream.name for stream in self.catalog.streams.values()]
+            raise ConfigurationError(
+                f'stream "{name}" does not exist', hint=suggestion(name, names, "streams")
+            )
+        return found
+
+    # Answers
+
+    def answer(self, query: str) -> list[Row]:
+        """The rows of a registered query's answer now, in a stable order."""
+        self.query(query)
+        return list(ordered(self.runtime.answer(query).elements()))
+
+    def subscribe(self, query: str) -> Subscription:
+        """Subscribe to a query: its answer as positive deltas, then every delta."""
+        plan = self.query(query)
+        subscription = Subscription(plan.name)
+        for row in self.answer(query):
+            subscription.offer(Delta(plan.name, 1, row, self.runtime.instant(query)))
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def query(self, name: str) -> Query:
+        """The plan of a registered query, or a ConfigurationError with the nearest name."""
+        found = self.catalog.queries.get(fold(name))
+        if found is None:
+            names = [query.name for query in self.catalog.queries.values()]
+            raise ConfigurationError(
+                f'query "{name}" does not exist', hint=suggestion(name, names, "queries")
+            )
+        return found
+
+    def _deliver(self, deltas: list[Delta]) -> list[Delta]:
+        for subscription in self._subscriptions:
+            for delta in deltas:
+                if delta.query == subscription.query:
+                    subscription.offer(delta)
+        self._subscriptions = [each for each in self._subscriptions if not each.overrun]
+        return deltas
+
+
+def connect(home: str | Path | None = None, *, runtime: str = "reference") -> Session:
+    """Open a session: durable in the directory `home`, or in memory without one."""
+    if runtime not in RUNTIMES:
+        raise ConfigurationError(
+            f'runtime "{runtime}" does not exist', hint=suggestion(runtime, RUNTIMES, "runtimes")
+        )
+    directory = Path(home) if home is not None else None
+    return Session(ReferenceRuntime(directory), TableLoader())
+
+
+def _said(statement: Change) -> str:
+    """What a change has done, in words."""
+    match statement:
+        case s.Drop(kind=kind, name=name):
+            return f'{kind} "{name.text}" dropped'
+        case s.RegisterQuery(name=name):
+            return f'query "{name.text}" registered'
+        case s.RefreshTable(name=name):
+            return f'table "{name.text}" refreshed'
+        case _:
+            kind = type(statement).__name__.removeprefix("Create").lower()
+            return f'{kind} "{statement.name.text}" created'
+
+
+def _one_line(catalog: Catalog, kind: str, name: str) -> str:
+    return " ".join(catalog.text_of(kind, name).split())
+
+
+def _listing(columns: tuple[str, ...], types: tuple[Type, ...], rows: list[Row]) -> Result:
+    return Result(f"{len(rows)} rows", columns, types, tuple(rows))

@@ -1,0 +1,1 @@
+"""The language: a sqlglot dialect, and the statements that it yields."""

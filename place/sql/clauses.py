@@ -1,0 +1,351 @@
+"""The clauses of a SELECT: FROM, WHERE, INSIDE, kNN, WINDOW, GROUP BY and HAVING.
+
+Their order is their meaning (WHERE and INSIDE choose before kNN does), so it is fixed; GROUP BY
+and HAVING, which stand above all of them, may come before or after the spatial clauses.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from place.sql.expressions import RESERVED, ExpressionParser
+from place.sql.statements import (
+    Focal,
+    FromItem,
+    InsideClause,
+    Literal,
+    Name,
+    NearestClause,
+    Position,
+    Select,
+    SelectItem,
+    ShapeSpec,
+    WindowClause,
+    wrong,
+)
+
+INSIDE_FORMS = (
+    "INSIDE (x1, y1, x2, y2), INSIDE (x, y, r), INSIDE ('M', id, xdist, ydist),"
+    " INSIDE ('M', id, r) or INSIDE region"
+)
+NEAREST_FORMS = "kNN (k, x, y) or kNN ('M', k, id)"
+WINDOW_FORMS = "WINDOW 1 HOUR, WINDOW 100 ROWS or WINDOW PREVIOUS"
+
+_FOREIGN = {
+    "ORDER": "an answer is a set of rows without an order",
+    "LIMIT": "an answer has all its rows; kNN gives the k nearest",
+    "UNION": "register two queries",
+    "EXCEPT": "register two queries",
+    "INTERSECT": "write one WHERE with AND",
+    "LEFT": "only inner joins are supported",
+    "RIGHT": "only inner joins are supported",
+    "FULL": "only inner joins are supported",
+    "CROSS": "separate the relations with a comma",
+    "NATURAL": "write the condition in WHERE",
+}
+
+
+class ClauseParser(ExpressionParser):
+    """Parses a SELECT and its clauses."""
+
+    def parse_select(self) -> Select:
+        """SELECT … FROM … [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
+        start = self.at()
+        self.symbol(TokenType.SELECT)
+        distinct = self.symbol(TokenType.DISTINCT)
+        # Names of FROM are needed to read `O INSIDE Q` in WHERE, and aliases in SELECT are not.
+        items = [self._select_item()]
+        while self.symbol(TokenType.COMMA):
+            items.append(self._select_item())
+        if not self.symbol(TokenType.FROM):
+            self.fail("FROM", hint="name the stream or table: SELECT … FROM MovingObjects")
+        sources, condition = self._from()
+        self.from_names = frozenset(source.alias.text.casefold() for source in sources)
+        where = condition
+        if self.symbol(TokenType.WHERE):
+            written = self.parse_expression()
+            where = written if where is None else exp.And(this=where, expression=written)
+        inside = nearest = window = having = None
+        group_by: tuple[exp.Expr, ...] = ()
+        grouped = False
+        while self._curr:
+            token = self._curr
+            if token.token_type is TokenType.OVERLAPS:
+                self._once(inside, "INSIDE", before=nearest or window, later="kNN and WINDOW")
+                inside = self._inside()
+            elif self.peek("KNN"):
+                self._once(nearest, "kNN", before=window, later="WINDOW")
+                nearest = self._nearest()
+            elif self.peek("WINDOW"):
+                self._once(window, "WINDOW", before=None, later="")
+                window = self._window()
+            elif self.peek("GROUP"):
+                self._once(grouped or None, "GROUP BY", before=having, later="HAVING")
+                grouped = True
+                group_by = self._group_by()
+            elif self.peek("HAVING"):
+                self._once(having, "HAVING", before=None, later="")
+                self._advance()
+                having = self.parse_expression()
+            else:
+                break
+        return Select(
+            start,
+            bool(distinct),
+            tuple(items),
+            sources,
+            where,
+            inside,
+            nearest,
+            window,
+            group_by,
+            having,
+        )
+
+    def _once(self, seen: object, clause: str, *, before: object, later: str) -> None:
+        if seen is not None:
+            raise wrong(f"a query has one {clause} clause", self.at())
+        if before is not None:
+            raise wrong(
+                f"{clause} stands before {later}",
+                self.at(),
+                hint="the order is WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING",
+            )
+
+    def fail_after_select(self) -> NoReturn:
+        """Say why the current token cannot follow a SELECT."""
+        word = self._curr.text.upper()
+        if word == "WHERE":
+            self.fail(
+                "the end of the statement",
+                hint="the order is WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING",
+            )
+        self.fail(
+            "WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING or the end of the statement",
+            hint=_FOREIGN.get(word),
+        )
+
+    # SELECT and FROM
+
+    def _select_item(self) -> SelectItem:
+        start = self._curr
+        place = self.at(start)
+        if self.symbol(TokenType.STAR):
+            return SelectItem(place, None, None)
+        if (
+            start.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+            and self._next.token_type is TokenType.DOT
+            and self._index + 2 < len(self._tokens)
+            and self._tokens[self._index + 2].token_type is TokenType.STAR
+        ):
+            table = self.name("a relation")
+            self._advance(2)
+            return SelectItem(place, None, None, table)
+        expression = self.parse_expression()
+        alias = None
+        if self.word("AS") or self._begins_name():
+            alias = self.name("an alias")
+        return SelectItem(place, expression, alias)
+
+    def _begins_name(self) -> bool:
+        token = self._curr
+        return token.token_type is TokenType.IDENTIFIER or (
+            token.token_type is TokenType.VAR and token.text.upper() not in RESERVED
+        )
+
+    def _from(self) -> tuple[tuple[FromItem, ...], exp.Expr | None]:
+        sources = [self._from_item()]
+        condition: exp.Expr | None = None
+        while True:
+            if self.symbol(TokenType.COMMA):
+                sources.append(self._from_item())
+            elif self.word("JOIN") or self.word("INNER", "JOIN"):
+                sources.append(self._from_item())
+                self.from_names = frozenset(source.alias.text.casefold() for source in sources)
+                self.need("ON", hint="write JOIN table ON condition")
+                joined = self.parse_expression()
+                condition = (
+                    joined if condition is None else exp.And(this=condition, expression=joined)
+                )
+            elif self._curr and self._curr.text.upper() in ("LEFT", "RIGHT", "FULL", "CROSS"):
+                self.fail_after_select()
+            else:
+                return tuple(sources), condition
+
+    def _from_item(self) -> FromItem:
+        if self._curr.token_type is TokenType.L_PAREN:
+            raise wrong("a query within a query is not supported", self.at())
+        relation = self.name("the name of a stream or table")
+        alias = relation
+        if self.word("AS") or self._begins_name():
+            alias = self.name("an alias")
+        return FromItem(relation, alias)
+
+    # INSIDE
+
+    def _inside(self) -> InsideClause:
+        place = self.at()
+        self._advance()
+        if self.peek("RECTANGLE", "CIRCLE", "POLYGON") and (
+            self._next.token_type is TokenType.L_PAREN
+        ):
+            return InsideClause(place, shape=self.parse_shape())
+        if self._begins_name():
+            return InsideClause(place, region=self.name("the name of a region"))
+        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {INSIDE_FORMS}")
+        if self._moving():
+            focal = self._focal(INSIDE_FORMS)
+            extents = []
+            while self.symbol(TokenType.COMMA):
+                extents.append(self._number("a length", INSIDE_FORMS))
+            self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {INSIDE_FORMS}")
+            if len(extents) not in (1, 2):
+                raise wrong(
+                    f"a moving INSIDE has {len(extents)} lengths",
+                    place,
+                    expected="a radius, or xdist and ydist",
+                    hint=f"write {INSIDE_FORMS}",
+                )
+            return InsideClause(place, focal=focal, extents=tuple(extents))
+        numbers = self._numbers(INSIDE_FORMS)
+        if len(numbers) not in (3, 4):
+            raise wrong(
+                f"INSIDE has {len(numbers)} numbers",
+                place,
+                expected="four (two opposite corners) or three (centre and radius)",
+                hint=f"write {INSIDE_FORMS}",
+            )
+        kind = "RECTANGLE" if len(numbers) == 4 else "CIRCLE"
+        return InsideClause(place, shape=ShapeSpec(kind, numbers, (), place))
+
+    def _moving(self) -> bool:
+        """Take the 'M' that marks a moving query, if it stands here."""
+        if self._curr.token_type is TokenType.STRING and self._curr.text.upper() == "M":
+            self._advance()
+            return True
+        return False
+
+    def _focal(self, forms: str) -> Focal:
+        if not self.symbol(TokenType.COMMA):
+            self.fail(", and the id of the focal object", hint=f"write {forms}")
+        key = self.literal("the id of the focal object")
+        if key.value is None or isinstance(key.value, bool):
+            raise wrong(
+                "a moving query has no focal object",
+                key.at,
+                expected="its id",
+                hint=f"write {forms}",
+            )
+        stream = self.name("the stream of the focal object") if self.word("OF") else None
+        return Focal(key, stream)
+
+    def _number(self, what: str, forms: str) -> float:
+        value = self.literal(what)
+        if isinstance(value.value, bool) or not isinstance(value.value, int | float):
+            raise wrong(
+                f"{value.value!r} is not a number", value.at, expected=what, hint=f"write {forms}"
+            )
+        try:
+            return float(value.value)
+        except OverflowError:
+            raise wrong("the number is too large", value.at) from None
+
+    def _numbers(self, forms: str) -> tuple[float, ...]:
+        numbers = [self._number("a number", forms)]
+        while self.symbol(TokenType.COMMA):
+            numbers.append(self._number("a number", forms))
+        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {forms}")
+        return tuple(numbers)
+
+    def parse_shape(self) -> ShapeSpec:
+        """RECTANGLE (x1, y1, x2, y2), CIRCLE (x, y, r) or POLYGON ((x y, …), (x y, …))."""
+        place = self.at()
+        kind = self._curr.text.upper()
+        self._advance()
+        form = {
+            "RECTANGLE": "RECTANGLE (x1, y1, x2, y2)",
+            "CIRCLE": "CIRCLE (x, y, r)",
+            "POLYGON": "POLYGON ((x y, x y, x y))",
+        }[kind]
+        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {form}")
+        if kind == "POLYGON":
+            return ShapeSpec(kind, (), self._rings(form), place)
+        numbers = self._numbers(form)
+        wanted = 4 if kind == "RECTANGLE" else 3
+        if len(numbers) != wanted:
+            raise wrong(
+                f"{kind} has {len(numbers)} numbers",
+                place,
+                expected="four: two opposite corners"
+                if wanted == 4
+                else "three: centre and radius",
+                hint=f"write {form}",
+            )
+        return ShapeSpec(kind, numbers, (), place)
+
+    def _rings(self, form: str) -> tuple[tuple[tuple[float, float], ...], ...]:
+        rings = [self._ring(form)]
+        while self.symbol(TokenType.COMMA):
+            rings.append(self._ring(form))
+        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {form}")
+        return tuple(rings)
+
+    def _ring(self, form: str) -> tuple[tuple[float, float], ...]:
+        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {form}")
+        points = [(self._number("x", form), self._number("y", form))]
+        while self.symbol(TokenType.COMMA):
+            points.append((self._number("x", form), self._number("y", form)))
+        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {form}")
+        return tuple(points)
+
+    # kNN, WINDOW, GROUP BY
+
+    def _nearest(self) -> NearestClause:
+        place = self.at()
+        self._advance()
+        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {NEAREST_FORMS}")
+        if self._moving():
+            if not self.symbol(TokenType.COMMA):
+                self.fail(", and the number of neighbours", hint=f"write {NEAREST_FORMS}")
+            k = self.literal("the number of neighbours")
+            focal = self._focal(NEAREST_FORMS)
+            self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {NEAREST_FORMS}")
+            return NearestClause(place, k, None, focal)
+        k = self.literal("the number of neighbours")
+        if not self.symbol(TokenType.COMMA):
+            self.fail(", and a point", hint=f"write {NEAREST_FORMS}")
+        point = self._numbers(NEAREST_FORMS)
+        if len(point) != 2:
+            raise wrong(
+                f"kNN has {len(point)} coordinates",
+                place,
+                expected="a point",
+                hint=f"write {NEAREST_FORMS}",
+            )
+        return NearestClause(place, k, (point[0], point[1]), None)
+
+    def _window(self) -> WindowClause:
+        place: Position = self.at()
+        self._advance()
+        if self.word("PREVIOUS"):
+            return WindowClause(place)
+        amount: Literal = self.literal(WINDOW_FORMS)
+        if isinstance(amount.value, bool) or amount.value is None:
+            raise wrong("a window has a length", amount.at, expected=WINDOW_FORMS)
+        if self.word("ROWS") or self.word("ROW"):
+            return WindowClause(place, rows=amount)
+        if isinstance(amount.value, str):
+            return WindowClause(amount.at, duration=amount.value)
+        unit: Name = self.name("a unit of time, or ROWS")
+        return WindowClause(amount.at, duration=f"{amount.value} {unit.text}")
+
+    def _group_by(self) -> tuple[exp.Expr, ...]:
+        self._advance()
+        self.need("BY")
+        keys = [self.parse_expression()]
+        while self.symbol(TokenType.COMMA):
+            keys.append(self.parse_expression())
+        return tuple(keys)

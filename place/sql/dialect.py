@@ -1,0 +1,109 @@
+"""The sqlglot dialect of PLACE.
+
+Its tokenizer knows few keywords, so that columns may be called `open`, `type`, `date` or `key`;
+every other word of the grammar is recognised where it stands.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from place.errors import StatementError
+from place.sql.parser import StatementParser
+from place.sql.scan import check_closed, locate, split
+from place.sql.statements import CreateTable, Literal, Statement
+
+LONGEST = 16 * 1024 * 1024
+"""Characters that one text of statements may have: a table's rows may stand in it."""
+
+
+class Place(Dialect):
+    """Extended SQL for continuous queries over moving objects."""
+
+    class Tokenizer(tokens.Tokenizer):
+        IDENTIFIERS = ['"']
+        QUOTES = ["'"]
+        STRING_ESCAPES = ["'"]
+        COMMENTS = ["--", ("/*", "*/")]
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        COMMAND_PREFIX_TOKENS: ClassVar[set[TokenType]] = set()
+        KEYWORDS = {
+            "/*+": TokenType.HINT,
+            "==": TokenType.EQ,
+            "<>": TokenType.NEQ,
+            "!=": TokenType.NEQ,
+            "<=": TokenType.LTE,
+            ">=": TokenType.GTE,
+            "||": TokenType.DPIPE,
+            "AND": TokenType.AND,
+            "BETWEEN": TokenType.BETWEEN,
+            "DISTINCT": TokenType.DISTINCT,
+            "FALSE": TokenType.FALSE,
+            "FROM": TokenType.FROM,
+            "IN": TokenType.IN,
+            # sqlglot has no token of this name; OVERLAPS too is a predicate between two regions.
+            "INSIDE": TokenType.OVERLAPS,
+            "IS": TokenType.IS,
+            "LIKE": TokenType.LIKE,
+            "NOT": TokenType.NOT,
+            "NULL": TokenType.NULL,
+            "OR": TokenType.OR,
+            "SELECT": TokenType.SELECT,
+            "TRUE": TokenType.TRUE,
+            "WHERE": TokenType.WHERE,
+        }
+
+    Parser = StatementParser
+
+
+def parse(text: str) -> list[Statement]:
+    """All statements of a text; the first one that is wrong raises a StatementError."""
+    _check_text(text)
+    return [parse_one(sql, text, offset) for offset, sql in split(text)]
+
+
+def parse_one(sql: str, text: str | None = None, offset: int = 0) -> Statement:
+    """The one statement `sql`, which stands at `offset` of `text`, where errors are located."""
+    whole = sql if text is None else text
+    _check_text(sql)
+    try:
+        check_closed(sql, whole, offset)
+        tokens = Place.Tokenizer(dialect=Place).tokenize(sql)
+        return StatementParser(dialect=Place).parse_statement(tokens, sql, whole, offset)
+    except SqlglotError as error:
+        line, column = locate(whole, offset)
+        reason = str(error).splitlines()[0][:200]
+        raise StatementError(
+            f"the statement cannot be read: {reason}", line=line, column=column
+        ) from None
+    except RecursionError:
+        line, column = locate(whole, offset)
+        raise StatementError(
+            "the statement is nested too deeply", line=line, column=column
+        ) from None
+
+
+def parse_row(text: str) -> tuple[Literal, ...]:
+    """A row of values as it is written in SQL: `(1, 'Car', NULL)`."""
+    statement = parse_one(f"CREATE TABLE row (value STRING) AS VALUES {text}")
+    if not isinstance(statement, CreateTable) or len(statement.rows) != 1 or statement.options:
+        raise StatementError(f"{text} is not one row", expected="(value, value, …)")
+    return statement.rows[0]
+
+
+def _check_text(text: str) -> None:
+    if len(text) > LONGEST:
+        raise StatementError(
+            f"the text has {len(text):,} characters, more than {LONGEST:,}",
+            hint="load large tables from a file: CREATE TABLE … FROM 'file.csv'",
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line, column = locate(text, error.start)
+        raise StatementError("the text is not valid Unicode", line=line, column=column) from None

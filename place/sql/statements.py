@@ -1,0 +1,254 @@
+"""The statements of the language, as the parser yields them: names and numbers not yet checked.
+
+Every part that an error may speak of carries the place where it was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from place.errors import StatementError
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in the statement's text; both count from 1."""
+
+    line: int
+    column: int
+
+
+def wrong(
+    message: str,
+    position: Position | None,
+    *,
+    expected: str | None = None,
+    hint: str | None = None,
+) -> StatementError:
+    """A StatementError at a position, to be raised."""
+    line, column = (position.line, position.column) if position else (None, None)
+    return StatementError(message, line=line, column=column, expected=expected, hint=hint)
+
+
+@dataclass(frozen=True)
+class Name:
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A number, text or truth value as written; numbers with a point or exponent are floats."""
+
+    value: int | float | str | bool | None
+    at: Position
+
+
+@dataclass(frozen=True)
+class Option:
+    name: Name
+    value: Literal
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    name: Name
+    type: Name
+    key: bool
+
+
+@dataclass(frozen=True)
+class ExternalSpec:
+    """`FILES ('incoming/', format = 'csv')`: a kind, at most one bare argument, named options."""
+
+    kind: Name
+    argument: Literal | None
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True)
+class ShapeSpec:
+    """`RECTANGLE`, `CIRCLE` (flat numbers) or `POLYGON` (rings of pairs)."""
+
+    kind: str
+    numbers: tuple[float, ...]
+    rings: tuple[tuple[tuple[float, float], ...], ...]
+    at: Position
+
+
+@dataclass(frozen=True)
+class Focal:
+    """The focal object of a moving query: its key, and its stream where it is another one."""
+
+    key: Literal
+    stream: Name | None
+
+
+@dataclass(frozen=True)
+class InsideClause:
+    """One of: a named region, a shape, or extents (r, or xdist and ydist) around a focal object."""
+
+    at: Position
+    region: Name | None = None
+    shape: ShapeSpec | None = None
+    focal: Focal | None = None
+    extents: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class NearestClause:
+    """`kNN (k, x, y)` or `kNN ('M', k, id)`."""
+
+    at: Position
+    k: Literal
+    point: tuple[float, float] | None
+    focal: Focal | None
+
+
+@dataclass(frozen=True)
+class WindowClause:
+    """`WINDOW 1 HOUR` (a duration's text), `WINDOW 100 ROWS`, or `WINDOW PREVIOUS` (neither)."""
+
+    at: Position
+    duration: str | None = None
+    rows: Literal | None = None
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """An expression with an alias; `expression` is None for `*`, of `table` if one is named."""
+
+    at: Position
+    expression: exp.Expr | None
+    alias: Name | None
+    table: Name | None = None
+
+
+@dataclass(frozen=True)
+class FromItem:
+    relation: Name
+    alias: Name
+
+
+@dataclass(frozen=True)
+class Select:
+    at: Position
+    distinct: bool
+    items: tuple[SelectItem, ...]
+    sources: tuple[FromItem, ...]
+    where: exp.Expr | None
+    inside: InsideClause | None
+    nearest: NearestClause | None
+    window: WindowClause | None
+    group_by: tuple[exp.Expr, ...]
+    having: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    name: Name
+    columns: tuple[ColumnSpec, ...]
+    source: ExternalSpec | None
+    options: tuple[Option, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """Rows come from a file (`FROM 'cars.csv'`) or stand in the statement (`AS VALUES …`)."""
+
+    name: Name
+    columns: tuple[ColumnSpec, ...]
+    path: Literal | None
+    rows: tuple[tuple[Literal, ...], ...]
+    options: tuple[Option, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class RefreshTable:
+    name: Name
+
+
+@dataclass(frozen=True)
+class CreateRegion:
+    name: Name
+    shape: ShapeSpec
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class RegisterQuery:
+    name: Name
+    select: Select
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class CreateSink:
+    name: Name
+    queries: tuple[Name, ...] | None
+    target: ExternalSpec
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class Drop:
+    """`kind` is stream, table, region, query or sink."""
+
+    kind: str
+    name: Name
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class Show:
+    """`kind` is streams, tables, regions, queries or sinks."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Describe:
+    name: Name
+
+
+@dataclass(frozen=True)
+class Explain:
+    """The plan of a registered query (a Name), of one to be registered, or of a SELECT."""
+
+    target: Name | RegisterQuery | Select
+    analyze: bool
+
+
+Statement = (
+    CreateStream
+    | CreateTable
+    | RefreshTable
+    | CreateRegion
+    | RegisterQuery
+    | CreateSink
+    | Drop
+    | Show
+    | Describe
+    | Explain
+    | Select
+)
+
+
+class Inside(exp.Expression, exp.Predicate):
+    """`O INSIDE Q [OF stream]` in WHERE: the objects of O meet the regions of query table Q."""
+
+    arg_types = {"this": True, "expression": True, "stream": False}
+
+
+def position_of(expression: exp.Expr) -> Position | None:
+    """Where an expression begins: the leftmost of its parts that knows its place."""
+    found = None
+    for node in expression.walk():
+        place = node.meta.get("position")
+        if place is not None and (found is None or (place.line, place.column) < found):
+            found = (place.line, place.column)
+    return Position(*found) if found else None
