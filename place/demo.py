@@ -15,12 +15,12 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from place.model.delta import Delta
-from place.model.reading import Advance, Input, make_disappearance, make_reading
+from place.model.reading import Advance, Input
 from place.model.time import format_interval
 from place.prompt import delta_text
 from place.script.blocks import EPOCH, InstantBlock, Script, StatementBlock, parse_script
+from place.script.inputs import make_input
 from place.session import Session, connect
-from place.sql.dialect import parse_row
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -80,12 +80,7 @@ class Player:
         inputs: list[Input] = []
         shown = []
         for line in block.readings:
-            stream = self.session.stream(line.stream)
-            values = [literal.value for literal in parse_row(line.values)]
-            if line.disappears:
-                inputs.append(make_disappearance(stream, values[0], block.time))
-            else:
-                inputs.append(make_reading(stream, values, block.time))
+            inputs.append(make_input(self.session.stream(line.stream), line, block.time))
             shown.append(f"{line.stream} {line.values}{' disappears' * line.disappears}")
         self.readings += len(inputs)
         clock = format_interval(block.time - EPOCH)

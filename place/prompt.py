@@ -20,12 +20,12 @@ from rich.text import Text
 
 from place.errors import ConfigurationError, PlaceError, suggestion
 from place.model.delta import Delta
-from place.model.reading import Advance, make_disappearance, make_reading
-from place.model.time import format_timestamp
+from place.model.reading import Advance
+from place.model.time import SECOND, format_timestamp
 from place.model.types import format_row, format_value
 from place.script.blocks import EPOCH, InstantBlock, parse_script
+from place.script.inputs import make_input
 from place.session import Result, Session, connect
-from place.sql.dialect import parse_row
 from place.sql.scan import is_complete, split
 
 HELP = """\
@@ -33,7 +33,8 @@ Statements end with a semicolon and may run over several lines:
   CREATE STREAM, CREATE TABLE, CREATE REGION, CREATE SINK, REGISTER QUERY, SELECT, DROP, REFRESH,
   SHOW STREAMS | TABLES | REGIONS | QUERIES | SINKS, DESCRIBE name, EXPLAIN [ANALYZE] …
 Lines that begin with a dot are for the prompt:
-  .push Cars (1, 5, 5, 'Taxi')    push a reading, at the time of the clock
+  .push Cars (1, 5, 5, 'Taxi')    push a reading, a second after the clock, which it moves
+  .push Cars (1, 5, 5) at 9s      push a reading with a time of its own
   .push Cars (1) disappear        an object disappears
   .at 10s                         move the clock, counted from the start of 2000
   .answer downtown                the answer of a query
@@ -151,15 +152,15 @@ class Prompt:
         return True
 
     def _push(self, rest: str) -> None:
+        """Push a reading. The instants up to the clock are complete, so it comes a second later."""
         block = _instant_block(f"at 0s\n{rest}")
+        if not block.readings:
+            raise ConfigurationError(".push takes a reading", hint="write .push Cars (1, 5, 5)")
         for line in block.readings:
-            stream = self.session.stream(line.stream)
-            values = [literal.value for literal in parse_row(line.values)]
-            time = self.clock if line.time is None else line.time
-            if line.disappears:
-                self.show_deltas(self.session.feed([make_disappearance(stream, values[0], time)]))
-            else:
-                self.show_deltas(self.session.feed([make_reading(stream, values, time)]))
+            time = self.clock + SECOND if line.time is None else line.time
+            reading = make_input(self.session.stream(line.stream), line, time)
+            self.clock = max(self.clock, time)
+            self.show_deltas(self.session.feed([reading, Advance(self.clock)]))
 
     def _at(self, rest: str) -> None:
         block = _instant_block(f"at {rest}")

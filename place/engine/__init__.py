@@ -1,0 +1,1 @@
+"""The incremental operators, and the cell that runs them in process."""

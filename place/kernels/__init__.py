@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: the compiled loops of the matcher."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from place.errors import PlaceError
 from place.model.delta import Answer, Delta, apply, ordered
-from place.model.reading import Advance, Input, make_disappearance, make_reading
+from place.model.reading import Advance, Input
 from place.model.time import format_interval
 from place.model.types import Row, Type, coerce, format_row
 from place.script.blocks import (
@@ -31,6 +31,7 @@ from place.script.blocks import (
     ScriptReading,
     StatementBlock,
 )
+from place.script.inputs import make_input
 from place.session import Result, Session, connect
 from place.sql.dialect import parse_row
 
@@ -162,14 +163,8 @@ class ScriptRunner:
     def _make(self, reading: ScriptReading, block: InstantBlock) -> Input | None:
         stream = self.session.stream(reading.stream)
         time = block.time if reading.time is None else reading.time
-        values = [literal.value for literal in parse_row(reading.values)]
         try:
-            if not reading.disappears:
-                made: Input | None = make_reading(stream, values, time)
-            elif len(values) == 1:
-                made = make_disappearance(stream, values[0], time)
-            else:
-                raise ScriptError("a disappearance has the key alone")
+            made = make_input(stream, reading, time)
         except PlaceError as error:
             if block.error is None or block.error.casefold() not in str(error).casefold():
                 raise self._failure(f"line {reading.line}: {error}") from None

@@ -1,0 +1,1 @@
+"""Moving objects on a road network."""

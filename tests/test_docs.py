@@ -1,0 +1,42 @@
+"""What the documentation says can be done, can be done."""
+
+import re
+from pathlib import Path
+
+import place
+from place.plan.define import STREAM_OPTIONS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+def test_every_statement_of_the_language_page_works() -> None:
+    session = place.connect()
+    statements = blocks(ROOT / "docs" / "language.md", "sql")
+    assert len(statements) >= 6
+    for block in statements:
+        session.sql(block)
+
+
+def test_every_option_is_documented() -> None:
+    page = (ROOT / "docs" / "language.md").read_text("utf-8")
+    for option in STREAM_OPTIONS:
+        assert f"`{option}`" in page, option
+
+
+def test_the_python_of_the_readme_works() -> None:
+    (code,) = blocks(ROOT / "README.md", "python")
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    assert scope["session"].answer("near") == [(1,)]  # type: ignore[attr-defined]
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name}: {link}"

@@ -1,0 +1,110 @@
+"""The house: which room may import which, as the design's table says."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "place"
+
+# A room may import itself and these; the longest prefix that fits a module is its room.
+BELOW_ENGINE = {"place.errors", "place.model", "place.kernels", "place.sql", "place.plan"}
+BELOW_RUNTIME = BELOW_ENGINE | {"place.engine", "place.sim"}
+BELOW_SESSION = BELOW_RUNTIME | {"place.runtime", "place.runtime.reference"}
+FRONT = BELOW_SESSION | {"place.session", "place.script", "place"}
+ROOMS: dict[str, set[str]] = {
+    "place.errors": set(),
+    "place.model": {"place.errors"},
+    "place.kernels": set(),
+    "place.sql": {"place.errors"},
+    "place.plan": {"place.errors", "place.model", "place.sql"},
+    "place.engine": {"place.errors", "place.model", "place.kernels", "place.plan"},
+    "place.sim": {"place.errors", "place.model", "place.kernels"},
+    "place.runtime": BELOW_RUNTIME | {"place.runtime.reference"},
+    "place.runtime.reference": {"place.errors", "place.model", "place.plan"},
+    "place.runtime.spark": BELOW_RUNTIME | {"place.runtime"},
+    "place.session": BELOW_SESSION,
+    "place": {"place.session"},
+    "place.script": BELOW_SESSION | {"place.session"},
+    "place.server": FRONT,
+    "place.web": FRONT,
+    "place.prompt": FRONT,
+    "place.demo": FRONT | {"place.prompt"},
+    "place.cli": FRONT | {"place.prompt", "place.demo", "place.server", "place.web"},
+}
+SOLE_IMPORTERS = {
+    "pyspark": "place.runtime.spark",
+    "py4j": "place.runtime.spark",
+    "numba": "place.kernels",
+    "sqlglot": ("place.sql", "place.plan"),
+    "sqlite3": "place.runtime",
+    "rich": ("place.prompt", "place.demo", "place.script"),
+}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def room_of(module: str) -> str:
+    fitting = [room for room in ROOMS if module == room or module.startswith(room + ".")]
+    return max(fitting, key=len)
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+            # `from place.sql import statements` names a module, not the package
+            for alias in node.names:
+                candidate = f"{node.module}.{alias.name}"
+                if (ROOT / Path(*candidate.split("."))).with_suffix(".py").exists():
+                    found.discard(node.module or "")
+                    found.add(candidate)
+    return found
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_of)
+def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
+    module = module_of(path)
+    room = room_of(module)
+    for imported in imports_of(path):
+        if imported == "place" or imported.startswith("place."):
+            other = room_of(imported)
+            assert other == room or other in ROOMS[room], f"{module} imports {imported}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_of)
+def test_a_library_is_imported_only_where_it_belongs(path: Path) -> None:
+    module = module_of(path)
+    for imported in imports_of(path):
+        owners = SOLE_IMPORTERS.get(imported.split(".")[0])
+        if owners is not None:
+            rooms = (owners,) if isinstance(owners, str) else owners
+            assert room_of(module) in rooms, f"{module} imports {imported}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_of)
+def test_a_module_says_why_it_exists_and_is_of_one_piece(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+    assert len(text.splitlines()) <= 500, f"{path} is two files in one"
+
+
+def test_the_lock_pins_by_hash_and_names_no_host() -> None:
+    for lock in (ROOT / "requirements").glob("*.lock"):
+        text = lock.read_text("utf-8")
+        assert "://" not in text
+        requirements = [line for line in text.splitlines() if line and line[0].isalnum()]
+        assert requirements
+        assert all("==" in line for line in requirements)
+        assert text.count("--hash=sha256:") >= len(requirements)
