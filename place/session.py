@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,14 @@ class Session:
     # Statements
 
     def sql(self, text: str) -> Result:
-        """Execute the statements of a text in order; the result of the last one.
+        """Execute the statements of a text in order; the last one's result, with all deltas.
 
         A StatementError says which one was wrong; those before it have taken effect.
         """
         results = list(self.execute(text))
-        return results[-1] if results else Result("nothing to do")
+        if not results:
+            return Result("nothing to do")
+        return replace(results[-1], deltas=tuple(d for result in results for d in result.deltas))
 
     def execute(self, text: str) -> Iterator[Result]:
         """Execute the statements of a text one by one."""
@@ -132,7 +134,8 @@ class Session:
         catalog = apply(self.catalog, statement, sql, self.loader)
         message = _said(statement)
         if catalog is self.catalog:
-            return Result(f"{message}: nothing to do")
+            what = message.rpartition(" ")[0]
+            return Result(f"{what} {'is not there' if isinstance(statement, s.Drop) else 'exists'}")
         return Result(message, deltas=tuple(self._deliver(self.runtime.change(catalog))))
 
     def _inform(self, statement: s.Statement) -> Result:

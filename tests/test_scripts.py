@@ -63,7 +63,7 @@ answer q
         ("+ q (1)", "", "expected"),
         ("- q (1)", "+ q (1)", "expected"),
         ("answer q\n----", "answer q\n----\n(1)", "expected"),
-        ("Cars (1, 9, 9)", "Cars (1, 9)", "has 3 values"),
+        ("Cars (1, 9, 9)", "Cars (1, 9)", "has 3 values besides"),
         ("Cars (1, 9, 9)", "Cabs (1, 9, 9)", "does not exist"),
         ("at 2s", "at 0s", "cannot go back"),
         ("statement ok\nREGISTER", "statement error nothing\nREGISTER", "succeeded"),

@@ -53,11 +53,12 @@ def make_reading(stream: Stream, values: Sequence[Any], time: int | None = None)
     if time is not None and stream.time is not None and len(given) == len(stream.columns) - 1:
         given.insert(stream.time, time)
     if len(given) != len(stream.columns):
+        timed = stream.time is not None
         names = ", ".join(c.name for i, c in enumerate(stream.columns) if i != stream.time)
         raise ReadingError(
-            f'a reading of stream "{stream.name}" has {len(stream.columns)} values, got'
-            f" {len(given)}",
-            hint=f"the columns besides the time are {names}",
+            f'a reading of stream "{stream.name}" has {len(stream.columns) - timed} values besides'
+            f" its time, got {len(values)}",
+            hint=f"they are {names}",
         )
     row = tuple(_checked(stream, index, value) for index, value in enumerate(given))
     _check_position(stream, row)

@@ -19,10 +19,10 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 
-BEGINNING = 0
-"""The instant of what happens before any stream has told the time."""
+BEGINNING = -62_135_596_800 * SECOND
+"""The instant of what happens before any stream has told the time: the start of the year 1."""
 
-EARLIEST = -62_135_596_800 * SECOND
+EARLIEST = BEGINNING + 1
 LATEST = 253_402_300_800 * SECOND - 1
 """Instants lie within the years 1 to 9999, so that every one can be written down."""
 

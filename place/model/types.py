@@ -93,7 +93,7 @@ def _shown(value: Any) -> str:
 
 def _bigint(value: Any) -> int | None:
     if isinstance(value, str):
-        value = int(value) if len(value) <= 40 else None
+        value = int(value) if len(value) <= 40 and _is_plain(value) else None
     elif isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -104,8 +104,15 @@ def _bigint(value: Any) -> int | None:
 def _double(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if isinstance(value, str) and not _is_plain(value):
+        return None
     number = float(value) + 0.0  # so that -0.0, which equals 0.0, is also written like it
     return number if math.isfinite(number) else None
+
+
+def _is_plain(text: str) -> bool:
+    """Python also takes 1_000 and digits of other scripts for numbers; SQL does not."""
+    return text.isascii() and "_" not in text
 
 
 def _boolean(value: Any) -> bool | None:

@@ -107,7 +107,9 @@ class ExpressionBinder:
                 f"{show(bound)} is a {bound.type.value}, not a condition",
                 position_of(node),
                 expected=f"a condition in {self.clause}",
-                hint=f"compare it: {show(bound)} = …",
+                hint=f"compare it: {show(bound)} = …; INSIDE is a clause of its own, after WHERE"
+                if self.clause == "WHERE"
+                else f"compare it: {show(bound)} = …",
             )
         return bound
 
@@ -276,7 +278,8 @@ class ExpressionBinder:
     def _quoting_hint(self, one: Expression, other: Expression) -> str | None:
         for text, number in ((one, other), (other, one)):
             if isinstance(text, Constant) and text.type is Type.STRING and number.type.is_numeric:
-                return f"write the number without quotes: {text.value}"
+                digits = str(text.value).strip().removeprefix("-").replace(".", "", 1).isdecimal()
+                return f"write the number without quotes: {text.value}" if digits else None
             if isinstance(number, Constant) and number.type.is_numeric and text.type is Type.STRING:
                 return f"write the text in quotes: '{number.value}'"
         return None
@@ -356,9 +359,8 @@ class ExpressionBinder:
     def _aggregate(self, node: exp.Anonymous, name: str, place: Position | None) -> Expression:
         if self.collect is None or self._within_aggregate:
             what = "another aggregate" if self._within_aggregate else self.clause
-            raise wrong(
-                f"{name} cannot stand within {what}", place, hint="use HAVING to choose groups"
-            )
+            hint = "use HAVING to choose groups" if what == "WHERE" else None
+            raise wrong(f"{name} cannot stand within {what}", place, hint=hint)
         if len(node.expressions) != 1:
             raise wrong(f"{name} takes one argument", place, hint=f"write {name}(column)")
         (inner,) = node.expressions

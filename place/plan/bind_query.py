@@ -16,7 +16,7 @@ from place.model.time import parse_duration
 from place.model.types import Type, ValueMismatch, coerce
 from place.plan.bind_expression import AGGREGATES, ExpressionBinder
 from place.plan.bind_query_table import bind_query_table
-from place.plan.catalog import Catalog
+from place.plan.catalog import Catalog, fold
 from place.plan.expression import Aggregate, And, Expression, show
 from place.plan.query import Around, Focal, Nearest, Output, Query, QueryTable, Source, Window
 from place.sql import statements as s
@@ -214,6 +214,13 @@ def _bind_inside(
         return None
     _need_position(sources, subject, clause.at, "INSIDE")
     if clause.region is not None:
+        name = fold(clause.region.text)
+        if name not in catalog.regions and any(fold(source.alias) == name for source in sources):
+            raise wrong(
+                f'"{clause.region.text}" is not a region but a relation in FROM',
+                clause.region.at,
+                hint=f"write WHERE {sources[subject].alias} INSIDE {clause.region.text}",
+            )
         region = catalog.find("region", clause.region)
         return settled(region.shape, space, clause.region.at)
     if clause.shape is not None:
@@ -263,7 +270,7 @@ def _bind_focal(
     stream = catalog.find("stream", focal.stream) if focal.stream else relation
     if isinstance(stream, Table):
         raise wrong(
-            f'the focal object of a query over table "{stream.name}" is of another stream',
+            f'the focal object of a query over table "{stream.name}" is of a stream',
             focal.key.at,
             expected="the name of its stream",
             hint=f"write {clause} ('M', … {focal.key.value} OF stream …)",

@@ -298,7 +298,12 @@ def _positive_duration(text: str) -> int:
 
 
 def _evaluation(text: str) -> int | None:
-    return None if text.strip().casefold() == PROGRESSIVE else _positive_duration(text)
+    if text.strip().casefold() == PROGRESSIVE:
+        return None
+    try:
+        return _positive_duration(text)
+    except PlaceError as error:
+        raise PlaceError(error.message, hint="write 'progressive' or '5 seconds'") from None
 
 
 def _space(text: str) -> Space:
@@ -390,7 +395,9 @@ def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str
             )
         given["path"] = spec.argument.value
     elif spec.argument is not None:
-        raise wrong(f"{kind} takes options", spec.argument.at, hint=f"write {kind} (name = '…')")
+        raise wrong(
+            f"{kind} takes options", spec.argument.at, hint=f"write {kind} ({kinds[kind][0]} = …)"
+        )
     for name in REQUIRED.get(kind, ()):
         if not isinstance(given.get(name), str) or not given[name]:
             raise wrong(

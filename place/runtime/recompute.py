@@ -72,7 +72,7 @@ class ReferenceRuntime:
         instant = BEGINNING if clock.closed is None else clock.closed
         return {
             "objects": len(objects(self.world, definition, instant)),
-            "readings": len(self._readings[definition.name]),
+            "readings": sum(not r.disappears for r in self._readings[definition.name]),
             "late": len(self._late[definition.name]),
         }
 

@@ -52,7 +52,8 @@ class TableLoader:
             near = [other.name for other in file.parent.glob("*")] if file.parent.is_dir() else []
             files = [name for name in sorted(near) if Path(name).suffix in READERS]
             raise ConfigurationError(
-                f"file '{path}' does not exist", hint=suggestion(file.name, files, "files there")
+                f"file '{path}' does not exist",
+                hint=suggestion(file.name, files, "files there") if files else None,
             )
         if file.stat().st_size > MOST_BYTES:
             raise ConfigurationError(f"file '{path}' is larger than {MOST_BYTES >> 30} GiB")

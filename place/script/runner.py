@@ -327,12 +327,11 @@ def completed(script: Script, outcome: Outcome) -> str:
         if isinstance(block, RecoverBlock) or block.last not in outcome.lines:
             continue
         answers = outcome.lines[block.last]
-        end = block.last
-        if block.expected is not None:
-            while end < len(lines) and lines[end].strip():
-                end += 1
-        elif not answers:
+        if block.expected is None and not answers:
             continue
+        end = block.last
+        while end < len(lines) and lines[end].strip():
+            end += 1
         kept = [line for line in lines[block.last : end] if line.lstrip().startswith("#")]
         lines[block.last : end] = [*kept, "----", *answers]
     return "\n".join(lines) + "\n"

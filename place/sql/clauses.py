@@ -123,9 +123,11 @@ class ClauseParser(ExpressionParser):
                 "the end of the statement",
                 hint="the order is WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING",
             )
+        hint = _FOREIGN.get(word)
+        if self._curr.token_type is TokenType.DOT and self._prev.text.casefold() in self.from_names:
+            hint = "regions of a query table meet whole objects: write O INSIDE Q"
         self.fail(
-            "WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING or the end of the statement",
-            hint=_FOREIGN.get(word),
+            "WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING or the end of the statement", hint=hint
         )
 
     # SELECT and FROM
@@ -210,6 +212,8 @@ class ClauseParser(ExpressionParser):
                     hint=f"write {INSIDE_FORMS}",
                 )
             return InsideClause(place, focal=focal, extents=tuple(extents))
+        if self._curr.token_type not in (TokenType.NUMBER, TokenType.DASH, TokenType.PLUS):
+            self.fail("a number, or 'M' for a moving query", hint=f"write {INSIDE_FORMS}")
         numbers = self._numbers(INSIDE_FORMS)
         if len(numbers) not in (3, 4):
             raise wrong(
@@ -243,6 +247,13 @@ class ClauseParser(ExpressionParser):
         return Focal(key, stream)
 
     def _number(self, what: str, forms: str) -> float:
+        if self._curr.token_type not in (
+            TokenType.NUMBER,
+            TokenType.DASH,
+            TokenType.PLUS,
+            TokenType.STRING,
+        ):
+            self.fail(what, hint=f"write {forms}")
         value = self.literal(what)
         if isinstance(value.value, bool) or not isinstance(value.value, int | float):
             raise wrong(
@@ -320,7 +331,7 @@ class ClauseParser(ExpressionParser):
         point = self._numbers(NEAREST_FORMS)
         if len(point) != 2:
             raise wrong(
-                f"kNN has {len(point)} coordinates",
+                f"kNN has {len(point)} {'coordinate' if len(point) == 1 else 'coordinates'}",
                 place,
                 expected="a point",
                 hint=f"write {NEAREST_FORMS}",
@@ -339,6 +350,8 @@ class ClauseParser(ExpressionParser):
             return WindowClause(place, rows=amount)
         if isinstance(amount.value, str):
             return WindowClause(amount.at, duration=amount.value)
+        if not self._begins_name():
+            self.fail("a unit of time, or ROWS", hint=f"write {WINDOW_FORMS}")
         unit: Name = self.name("a unit of time, or ROWS")
         return WindowClause(amount.at, duration=f"{amount.value} {unit.text}")
 

@@ -102,9 +102,10 @@ class ExpressionParser(Parser):
     def name(self, what: str) -> Name:
         """Take a name; a reserved word is none unless it is quoted."""
         token = self._curr
+        reserved = bool(token) and token.text.upper() in RESERVED
+        if reserved and token.token_type is not TokenType.IDENTIFIER:
+            self.fail(what, hint=f'{token.text} is a word of the language; write "{token.text}"')
         if token.token_type not in _NAMES or not token.text.strip():
-            self.fail(what)
-        if token.token_type is TokenType.VAR and token.text.upper() in RESERVED:
             self.fail(what)
         self._advance()
         return Name(token.text, self.at(token))
@@ -186,7 +187,13 @@ class ExpressionParser(Parser):
         elif kind in _NAMES and not (kind is TokenType.VAR and token.text.upper() in RESERVED):
             result = self._parse_reference()
         else:
-            self.fail("a value: a column, a number or a text in single quotes")
+            inside = kind is TokenType.OVERLAPS
+            self.fail(
+                "a value: a column, a number or a text in single quotes",
+                hint="INSIDE is a clause of its own: … WHERE condition INSIDE (…)"
+                if inside
+                else None,
+            )
         return self.placed(result, token)  # type: ignore[no-any-return]
 
     def _next_is_interval(self) -> bool:

@@ -131,7 +131,8 @@ class StatementParser(ClauseParser):
             self.need("VALUES", hint="write AS VALUES (1, 'a'), (2, 'b')")
             rows = tuple(self._listed(self._value_row))
         else:
-            self.fail("FROM 'file' or AS VALUES (…)")
+            late = "WITH (…) stands at the end" if self.peek("WITH") else None
+            self.fail("FROM 'file' or AS VALUES (…)", hint=late)
         return CreateTable(name, columns, path, rows, self._with_options(), quiet)
 
     def _value_row(self) -> tuple[Literal, ...]:
