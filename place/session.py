@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from place.engine.route import Matrix
 from place.errors import ConfigurationError, StatementError, suggestion
 from place.model.delta import Delta, ordered
 from place.model.reading import Advance, Input, make_disappearance, make_reading
@@ -31,13 +32,14 @@ from place.plan.catalog import PLURALS, Catalog, fold
 from place.plan.explain import explain, show_shape
 from place.plan.query import Query
 from place.runtime.interface import Runtime
+from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
 
-RUNTIMES = ("reference",)
+RUNTIMES = ("local", "reference")
 LONGEST_BACKLOG = 1_000_000
 
 
@@ -290,14 +292,32 @@ class Session:
         return deltas
 
 
-def connect(home: str | Path | None = None, *, runtime: str = "reference") -> Session:
+def connect(
+    home: str | Path | None = None,
+    *,
+    runtime: str = "reference",
+    cells: str = "1x1",
+    threads: int = 1,
+) -> Session:
     """Open a session: durable in the directory `home`, or in memory without one."""
     if runtime not in RUNTIMES:
         raise ConfigurationError(
             f'runtime "{runtime}" does not exist', hint=suggestion(runtime, RUNTIMES, "runtimes")
         )
     directory = Path(home) if home is not None else None
-    return Session(ReferenceRuntime(directory), TableLoader())
+    if runtime == "reference":
+        return Session(ReferenceRuntime(directory), TableLoader())
+    return Session(
+        LocalRuntime(directory, matrix=parse_matrix(cells), threads=threads), TableLoader()
+    )
+
+
+def parse_matrix(text: str) -> Matrix:
+    """The matrix of `RxC`, rows of objects by columns of queries."""
+    rows, _, columns = text.partition("x")
+    if not (rows.isdecimal() and columns.isdecimal() and int(rows) * int(columns) > 0):
+        raise ConfigurationError(f"cells '{text}' are not RxC", hint="write for example 2x3")
+    return Matrix(int(rows), int(columns))
 
 
 def _said(statement: Change) -> str:

@@ -8,7 +8,7 @@ indexed are chosen by their sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -254,7 +254,7 @@ def _fill_from_points(
             out_box[count] = box
             out_point[count] = point
             out_code[count] = np.uint8(now) | (np.uint8(was) << np.uint8(1))
-            count += np.uint64(now | was) if modes[box] != 0 else np.uint64(now != was)
+            count += np.uint64(now | was) if modes[box] == 2 else np.uint64(now != was)
     return last, count, np.uint64(0)
 
 
@@ -340,7 +340,7 @@ class _Pool:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def map(self, work: list[Callable[[], object]]) -> list[object]:
+    def map(self, work: Iterable[Callable[[], T]]) -> list[T]:
         if self._pool is None:
             return [piece() for piece in work]
         return [future.result() for future in [self._pool.submit(piece) for piece in work]]
@@ -367,7 +367,7 @@ def _join_sorted(
 
     def walk(side: int, first: int, last: int) -> list[Pairs]:
         found = both[side]
-        return _walk_boxes(
+        pieces: list[Pairs] = _walk_boxes(
             names,
             first,
             last,
@@ -381,6 +381,7 @@ def _join_sorted(
             *grid.columns,
             *grid.rows,
         )
+        return pieces
 
     pieces = run.map(
         partial(walk, side, first, last)
@@ -405,7 +406,7 @@ def _join_streamed(
     starts, entries = _index_boxes(chosen_boxes, boxes, *grid.columns, *grid.rows)
 
     def walk(first: int, last: int) -> list[Pairs]:
-        return _walk_points(
+        pieces: list[Pairs] = _walk_points(
             chosen_points,
             first,
             last,
@@ -417,6 +418,7 @@ def _join_streamed(
             *grid.columns,
             *grid.rows,
         )
+        return pieces
 
     pieces = run.map(
         partial(walk, first, last) for first, last in _pieces(len(chosen_points), threads)
@@ -439,3 +441,20 @@ def _joined(parts: list[Pairs]) -> Pairs:
         np.concatenate([part.points for part in parts]),
         np.concatenate([part.codes for part in parts]),
     )
+
+
+class BulkMatcher:
+    """The bulk join of instant after instant; what stands still is kept in order between them."""
+
+    def match(
+        self,
+        points: Floats,
+        boxes: Floats,
+        modes: Bytes,
+        changed_points: NDArray[np.bool_],
+        changed_boxes: NDArray[np.bool_],
+        *,
+        threads: int = 1,
+    ) -> Pairs:
+        """The same as `match_bulk`."""
+        return match_bulk(points, boxes, modes, changed_points, changed_boxes, threads=threads)

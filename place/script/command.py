@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from rich.markup import escape
 
 from place.errors import ConfigurationError, PlaceError
 from place.script.blocks import read_script
-from place.script.runner import Batching, Open, ScriptRunner, completed
-from place.session import Session, connect
+from place.script.runner import Batching, Open, ScriptRunner, ScriptSkipped, completed
+from place.session import Session, connect, parse_matrix
 
 RUNTIMES = ("reference", "local", "spark")
 
@@ -58,20 +59,18 @@ def find_scripts(paths: Iterable[Path]) -> list[Path]:
 
 def opener(runtime: str, cells: str) -> Open:
     """How sessions of a runtime are opened for a script."""
-    rows, _, columns = cells.partition("x")
-    if not (rows.isdecimal() and columns.isdecimal() and int(rows) * int(columns) > 0):
-        raise ConfigurationError(f"cells '{cells}' are not RxC", hint="write for example 2x3")
-    if runtime != "reference":
+    if runtime == "spark":
         raise ConfigurationError(
-            f"the runtime {runtime} does not exist yet", hint="use --runtime reference"
+            "the runtime spark does not exist yet", hint="use --runtime local or reference"
         )
-    if cells != "1x1":
+    if runtime == "reference" and cells != "1x1":
         raise ConfigurationError(
             "the reference has no cells", hint="leave --cells out, or use another runtime"
         )
+    parse_matrix(cells)
 
     def open_session(home: Path | None, directory: Path) -> Session:
-        session = connect(home, runtime=runtime)
+        session = connect(home, runtime=runtime, cells=cells)
         session.loader.directory = directory
         return session
 
@@ -84,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     batching = Batching.parse(arguments.batching)
     open_session = opener(arguments.runtime, arguments.cells)
     passed = failed = 0
+    skipped: Counter[str] = Counter()
     for path in find_scripts(arguments.paths):
         try:
             script = read_script(path)
@@ -94,8 +94,15 @@ def run(arguments: argparse.Namespace) -> int:
             passed += 1
             if arguments.verbose:
                 console.print(f"[green]passed[/] {escape(str(path))}")
+        except ScriptSkipped as skip:
+            skipped[skip.operator] += 1
+            if arguments.verbose:
+                console.print(f"[yellow]skipped[/] {escape(str(path))}: needs {skip.operator}")
         except PlaceError as error:
             failed += 1
             console.print(f"[red]failed[/] {escape(str(error))}")
-    console.print(f"{passed} passed, {failed} failed")
+    for operator, count in skipped.items():
+        console.print(f"[yellow]skipped[/] {count}: the runtime has no {operator} yet")
+    rest = f", {skipped.total()} skipped" if skipped else ""
+    console.print(f"{passed} passed, {failed} failed{rest}")
     return 1 if failed else 0

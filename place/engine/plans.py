@@ -1,0 +1,131 @@
+"""What a cell makes of a query: which relation it meets, by which columns, and what is left to ask.
+
+A query without INSIDE is a region without x and y: it is found by the attributes that it compares
+with constants, like any other region.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from place.engine.boxes import Box, boxes_of
+from place.engine.columns import Dictionary
+from place.errors import InternalError, Unsupported
+from place.model.shape import Rectangle
+from place.model.space import Space
+from place.plan.expression import Column, Expression, columns_of
+from place.plan.query import Around, Query
+
+Dimensions = tuple[int, ...]
+"""The columns that regions are found by: x and y, or up to two others; none where nothing helps."""
+
+
+RECTANGULAR = (("x1", "y1", "x2", "y2"), ("focal", "xdist", "ydist"))
+
+
+@dataclass(frozen=True)
+class RangePlan:
+    """A range query, ready for a cell.
+
+    `boxes` are its attribute boxes over `dimensions` where it has no place; `residual` is the
+    condition that boxes cannot decide. `watches` tells that rows change while an object stays
+    within, and `is_plain` that all outputs are columns.
+    """
+
+    query: Query
+    dimensions: Dimensions
+    boxes: tuple[Box, ...]
+    residual: Expression | None
+    watches: bool
+    is_plain: bool
+    is_simple: bool
+
+    @property
+    def name(self) -> str:
+        return self.query.name
+
+    @property
+    def subject(self) -> str:
+        return self.query.sources[self.query.subject].relation.name
+
+    @property
+    def is_spatial(self) -> bool:
+        return self.query.inside is not None or self.query.query_table is not None
+
+
+def missing_operator(query: Query) -> str | None:
+    """The operator that a query needs besides range and selection, if it needs one."""
+    regions = query.query_table.source if query.query_table else None
+    others = [i for i in range(len(query.sources)) if i not in (query.subject, regions)]
+    if query.nearest is not None:
+        return "kNN"
+    if query.window is not None:
+        return "window"
+    if others:
+        return "join"
+    if query.groups is not None:
+        return "aggregate"
+    return "distinct" if query.distinct else None
+
+
+def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
+    """The plan of a query, or an error that names the operator that is not there."""
+    operator = missing_operator(query)
+    if operator is not None:
+        raise Unsupported(operator, "local")
+    relation = query.sources[query.subject].relation
+    found = boxes_of(query.where, query.subject, dictionary)
+    spatial = query.inside is not None or query.query_table is not None
+    dimensions: Dimensions = ()
+    residual = query.where
+    if spatial:
+        if relation.x is None or relation.y is None:
+            raise InternalError(f"{relation.name} has no positions, and the binder let it pass")
+        dimensions = (relation.x, relation.y)
+        if found.exact and found.boxes == ({},):
+            residual = None
+    else:
+        dimensions = _best_dimensions(found.boxes)
+        covered = all(set(box) <= set(dimensions) for box in found.boxes)
+        if found.exact and covered and len(found.boxes) <= 1:
+            residual = None  # of several boxes each only tells that an object may be in the region
+    key = Column(query.subject, relation.key, relation.columns[relation.key].type, "")
+    read = {c for output in query.outputs for c in columns_of(output.expression)}
+    changing = {(c.source, c.index) for c in read} - {(key.source, key.index)}
+    twice = query.query_table is not None and query.inside is not None
+    exact_shape = not spatial or (
+        query.space is Space.PLANAR and not twice and not _is_round(query)
+    )
+    return RangePlan(
+        query=query,
+        dimensions=dimensions,
+        boxes=() if spatial else found.boxes,
+        residual=residual,
+        watches=bool(changing),
+        is_plain=all(isinstance(output.expression, Column) for output in query.outputs),
+        is_simple=exact_shape and residual is None and (spatial or len(found.boxes) <= 1),
+    )
+
+
+def _is_round(query: Query) -> bool:
+    """May the region be other than a rectangle?"""
+    if query.query_table is not None:
+        return query.query_table.layout not in RECTANGULAR
+    if isinstance(query.inside, Around):
+        return len(query.inside.extents) == 1
+    return not isinstance(query.inside, Rectangle)
+
+
+def _best_dimensions(boxes: tuple[Box, ...]) -> Dimensions:
+    """Up to two columns that every box bounds, those that bound most tightly first."""
+    if not boxes:
+        return ()
+    common = set(boxes[0])
+    for box in boxes[1:]:
+        common &= set(box)
+
+    def looseness(column: int) -> tuple[int, int]:
+        points = sum(box[column][0] == box[column][1] for box in boxes)
+        return -points, column
+
+    return tuple(sorted(common, key=looseness)[:2])

@@ -1,0 +1,177 @@
+"""What the boxes cannot decide: exact shapes, conditions that are no boxes, and focal objects.
+
+Candidates are asked twice, as they are now and as they were before; those whose answers differ, or
+whose rows may have changed, go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from place.engine.objects import Changed
+from place.engine.plans import Dimensions, RangePlan
+from place.engine.regions import Regions, State
+from place.engine.rows import View, region_view
+from place.kernels.inside import inside_shapes
+from place.model.regions import around
+from place.model.shape import contains
+from place.model.types import Row
+from place.plan.evaluate import evaluate
+from place.plan.query import Around
+
+if TYPE_CHECKING:
+    from place.engine.cell import Cell
+
+Bools = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Pairs of a region's row and an object's slot; `touched` ones are only candidates."""
+
+    regions: NDArray[np.int32]
+    slots: NDArray[np.int32]
+    codes: NDArray[np.uint8]
+    touched: Bools
+
+
+@dataclass(frozen=True)
+class Side:
+    """How things are now, or were before."""
+
+    state: State
+    points: NDArray[np.float64]
+    now: bool
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Pairs whose object was, or is, in the region."""
+
+    regions: Numbers
+    slots: Numbers
+    was: Bools
+    now: Bools
+
+
+def decide(
+    cell: Cell,
+    regions: Regions,
+    found: Candidates,
+    view: View,
+    sides: tuple[Side, Side],
+    rows: dict[str, Changed],
+    subject: str,
+    dimensions: Dimensions,
+) -> Decided:
+    """Decide all candidates; each pair of a region and an object comes out once."""
+    region, slot = found.regions.astype(np.int64), found.slots.astype(np.int64)
+    now, was = (found.codes & 1).astype(np.bool_), (found.codes & 2).astype(np.bool_)
+    if found.touched.any():
+        open_pairs = _once(regions, region, slot, np.flatnonzero(found.touched))
+        keep = np.concatenate([np.flatnonzero(~found.touched), open_pairs])
+        is_open = np.concatenate(
+            [np.zeros(len(keep) - len(open_pairs), np.bool_), np.ones(len(open_pairs), np.bool_)]
+        )
+        region, slot, now, was = region[keep], slot[keep], now[keep], was[keep]
+        for side in sides:
+            truth = _ask(cell, regions, region[is_open], slot[is_open], view, side, rows)
+            (now if side.now else was)[is_open] = truth
+    now &= ~cell.focals.is_itself(regions.now.focals[region], slot, subject)
+    was &= ~cell.focals.is_itself(regions.before.focals[region], slot, subject)
+    keep_pairs = now | was
+    return Decided(region[keep_pairs], slot[keep_pairs], was[keep_pairs], now[keep_pairs])
+
+
+def _once(regions: Regions, region: Numbers, slot: Numbers, chosen: Numbers) -> Numbers:
+    """One of the chosen pairs for each owner and object: a region may have several boxes."""
+    keys = np.stack(
+        [regions.plan[region[chosen]], regions.owner[region[chosen]], slot[chosen]], axis=1
+    )
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return chosen[first]
+
+
+def _ask(
+    cell: Cell,
+    regions: Regions,
+    region: Numbers,
+    slot: Numbers,
+    view: View,
+    side: Side,
+    rows: dict[str, Changed],
+) -> Bools:
+    """Is each object in its region, at this side of the instant?"""
+    truth = np.zeros(len(region), np.bool_)
+    if not len(region):
+        return truth
+    numbers = regions.plan[region]
+    for number in np.unique(numbers).tolist():
+        plan = cell.plans[number]
+        mine = np.flatnonzero(numbers == number)
+        present = ~np.isnan(side.points[slot[mine], 0]) & ~np.isnan(
+            side.state.params[region[mine], 0]
+        )
+        if not plan.is_spatial:
+            alive = view.alive(slot[mine], side.now, cell.subjects[plan.subject])
+            present = alive & ~np.isnan(side.state.params[region[mine], 0])
+        mine = mine[present]
+        if plan.is_spatial and len(mine):
+            points = side.points[slot[mine]]
+            hit = inside_shapes(
+                points[:, 0].copy(),
+                points[:, 1].copy(),
+                side.state.kinds[region[mine]],
+                side.state.params[region[mine]],
+                *cell.polygons.arrays(),
+            )
+            mine = mine[hit]
+        if len(mine) and plan.query.query_table is not None and plan.query.inside is not None:
+            mine = mine[_also_inside(cell, plan, side, slot[mine])]
+        if len(mine) and plan.residual is not None:
+            mine = mine[_holds(cell, plan, regions, region[mine], slot[mine], view, side, rows)]
+        truth[mine] = True
+    return truth
+
+
+def _also_inside(cell: Cell, plan: RangePlan, side: Side, slot: Numbers) -> Bools:
+    """The INSIDE of a query that has a query table too."""
+    shape = plan.query.inside
+    if isinstance(shape, Around):
+        center = cell.focals.position(shape.focal.stream, shape.focal.key, now=side.now)
+        if center is None:
+            return np.zeros(len(slot), np.bool_)
+        shape = around(plan.query.space, center, shape.extents)
+    if shape is None:
+        return np.ones(len(slot), np.bool_)
+    points = side.points[slot].tolist()
+    return np.array([contains(shape, plan.query.space, x, y) for x, y in points], np.bool_)
+
+
+def _holds(
+    cell: Cell,
+    plan: RangePlan,
+    regions: Regions,
+    region: Numbers,
+    slot: Numbers,
+    view: View,
+    side: Side,
+    rows: dict[str, Changed],
+) -> Bools:
+    """The condition that is left, asked of each pair."""
+    assert plan.residual is not None
+    sources: list[list[Row]] = [[()] * len(slot) for _ in plan.query.sources]
+    sources[plan.query.subject] = view.rows(slot, side.now)
+    table = plan.query.query_table
+    if table is not None:
+        owners = regions.owner[region]
+        sources[table.source] = region_view(cell, plan, rows).rows(owners, side.now)
+    residual = plan.residual
+    return np.array(
+        [evaluate(residual, pair) is True for pair in zip(*sources, strict=True)], np.bool_
+    )

@@ -1,0 +1,142 @@
+"""The regions of a cell that meet one relation by the same columns: arrays, a row for each box.
+
+A region's rows have one owner: the plan, and the row of its query table. Before and now stand side
+by side for the length of an instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from place.kernels import inside
+from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+@dataclass
+class State:
+    """What regions are at one time: boxes, numbers of the exact test, focal objects (or −1)."""
+
+    boxes: Floats
+    kinds: NDArray[np.uint8]
+    params: Floats
+    focals: Numbers
+
+    @staticmethod
+    def nowhere(size: int) -> State:
+        return State(
+            np.full((size, 4), np.nan),
+            np.full(size, inside.RECTANGLE, np.uint8),
+            np.full((size, 4), np.nan),
+            np.full(size, -1, np.int64),
+        )
+
+    def copy(self) -> State:
+        return State(self.boxes.copy(), self.kinds.copy(), self.params.copy(), self.focals.copy())
+
+    def clear(self, rows: Numbers) -> None:
+        """These regions are nowhere."""
+        self.boxes[rows] = np.nan
+        self.params[rows] = np.nan
+        self.kinds[rows] = inside.RECTANGLE
+        self.focals[rows] = -1
+
+    def extend(self, more: int) -> State:
+        """The same with room for more."""
+        rest = State.nowhere(more)
+        return State(
+            np.concatenate([self.boxes, rest.boxes]),
+            np.concatenate([self.kinds, rest.kinds]),
+            np.concatenate([self.params, rest.params]),
+            np.concatenate([self.focals, rest.focals]),
+        )
+
+
+class Regions:
+    """Growing arrays of regions; a freed row is used again after its instant."""
+
+    def __init__(self) -> None:
+        self.plan = np.full(16, -1, np.int64)
+        self.owner = np.full(16, -1, np.int64)
+        self.extents = np.full((16, 2), np.nan)
+        self.modes = np.zeros(16, np.uint8)
+        self.now = State.nowhere(16)
+        self.before = self.now
+        self.changed = np.zeros(16, np.bool_)
+        self.size = 0
+        self._free: list[int] = []
+        self._freed: list[int] = []
+
+    def begin(self) -> None:
+        """An instant begins: what is now, is before."""
+        self.before = self.now
+        self.changed[:] = False
+        self._free += self._freed
+        self._freed = []
+
+    def touch(self, rows: Numbers) -> None:
+        """These rows will change: keep what they were."""
+        if self.before is self.now:
+            self.now = self.before.copy()
+        self.changed[rows] = True
+
+    def add(self, plan: int, owners: Numbers, fan: int, simple: bool, watches: bool) -> Numbers:
+        """Rows for the boxes of new regions (owners × fan); they were nowhere before."""
+        count = len(owners) * fan
+        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        fresh = np.arange(self.size, self.size + count - len(reused))
+        self._reserve(self.size + len(fresh))
+        self.size += len(fresh)
+        rows = np.concatenate([np.array(reused, np.int64), fresh]).astype(np.int64)
+        self.touch(rows)
+        self.before.clear(rows)
+        self.now.clear(rows)
+        self.plan[rows] = plan
+        self.owner[rows] = np.repeat(owners, fan)
+        self.extents[rows] = np.nan
+        alone = SIMPLE if not watches else WATCHED
+        self.modes[rows] = alone if simple and fan == 1 else TOUCHED
+        return rows
+
+    def remove(self, rows: Numbers) -> None:
+        """These regions are nowhere from now on; their rows are free after the instant."""
+        self.touch(rows)
+        self.now.clear(rows)
+        self._freed += rows.tolist()
+
+    def grouped(self, rows: Numbers) -> Numbers:
+        """The rows so that those of one owner stand together, owners in ascending order."""
+        return rows[np.lexsort((rows, self.owner[rows], self.plan[rows]))]
+
+    def rows_of(self, plan: int) -> Numbers:
+        """The rows of a plan."""
+        return np.flatnonzero(self.plan[: self.size] == plan)
+
+    def forget(self) -> None:
+        """The instant is over: freed rows belong to nobody."""
+        if self._freed:
+            self.plan[self._freed] = -1
+
+    def _reserve(self, size: int) -> None:
+        capacity = len(self.plan)
+        if size <= capacity:
+            return
+        more = max(size, 2 * capacity) - capacity
+        same = self.before is self.now
+        self.plan = _longer(self.plan, more, -1)
+        self.owner = _longer(self.owner, more, -1)
+        self.extents = _longer(self.extents, more, np.nan)
+        self.modes = _longer(self.modes, more, 0)
+        self.changed = _longer(self.changed, more, False)
+        self.now = self.now.extend(more)
+        self.before = self.now if same else self.before.extend(more)
+
+
+def _longer(array: NDArray, more: int, value: object) -> NDArray:  # type: ignore[type-arg]
+    shape = (more, *array.shape[1:])
+    return np.concatenate([array, np.full(shape, value, array.dtype)])
