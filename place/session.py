@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 from place.engine.route import Matrix
 from place.errors import ConfigurationError, StatementError, suggestion
 from place.model.delta import Delta, ordered
-from place.model.reading import Advance, Input, make_disappearance, make_reading
+from place.model.reading import Advance, Input, make_disappearance
 from place.model.schema import Stream
 from place.model.time import parse_timestamp
 from place.model.types import Row, Type
@@ -31,6 +31,7 @@ from place.plan.bind_query import bind_query
 from place.plan.catalog import PLURALS, Catalog, fold
 from place.plan.explain import explain, show_shape
 from place.plan.query import Query
+from place.runtime.arrow import readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
@@ -219,17 +220,17 @@ class Session:
 
     # Readings
 
-    def push(
-        self, stream: str, rows: Iterable[Sequence[Any]], time: str | int | None = None
-    ) -> list[Delta]:
-        """Push readings, rows of values in column order; the deltas that they cause.
+    def push(self, stream: str, rows: Any, time: str | int | None = None) -> list[Delta]:
+        """Push readings; the deltas that they cause.
 
-        `time` (an ISO text, or microseconds) is the time of rows that have none of their own, and
-        tells that the stream has reached it, so that its instant is evaluated.
+        They are rows of values in column order, or a table of Arrow, pandas or polars. If one is
+        wrong, none is taken. `time` (an ISO text, or microseconds) is the time of rows that have
+        none of their own, and tells that the stream has reached it, so that its instant is
+        evaluated.
         """
         definition = self.stream(stream)
         moment = parse_timestamp(time) if isinstance(time, str) else time
-        inputs: list[Input] = [make_reading(definition, row, moment) for row in rows]
+        inputs: list[Input] = [*readings_of(definition, rows, moment)]
         if moment is not None:
             inputs.append(Advance(moment, definition.name))
         return self.feed(inputs)

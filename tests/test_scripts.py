@@ -7,14 +7,27 @@ import pytest
 from place.demo import tour
 from place.script.blocks import Script, parse_script, read_script
 from place.script.command import find_scripts, opener
-from place.script.runner import Batching, ScriptFailure, ScriptRunner, completed
+from place.script.runner import (
+    Batching,
+    ScriptFailure,
+    ScriptRunner,
+    ScriptSkipped,
+    completed,
+)
 
 SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 BATCHINGS = ("each", "one", "random:1", "random:2")
 
 
-def run(script: Script, batching: str = "each") -> ScriptRunner:
-    runner = ScriptRunner(script, opener("reference", "1x1"), Batching.parse(batching))
+# Every number of rows and columns, every batching; the whole matrix is `place script`'s to run.
+LOCAL = [("1x1", "each"), ("1x2", "one"), ("2x1", "random:1"), ("2x3", "random:2")]
+OPERATORS = {"kNN", "window", "join", "aggregate", "distinct"}
+
+
+def run(
+    script: Script, batching: str = "each", runtime: str = "reference", cells: str = "1x1"
+) -> ScriptRunner:
+    runner = ScriptRunner(script, opener(runtime, cells), Batching.parse(batching))
     runner.run()
     return runner
 
@@ -23,6 +36,17 @@ def run(script: Script, batching: str = "each") -> ScriptRunner:
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_reference(path: Path, batching: str) -> None:
     run(read_script(path), batching)
+
+
+@pytest.mark.parametrize(("cells", "batching"), LOCAL)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_local(path: Path, cells: str, batching: str) -> None:
+    try:
+        run(read_script(path), batching, "local", cells)
+    except ScriptSkipped as skip:
+        if skip.operator not in OPERATORS:
+            raise
+        pytest.skip(f"the local runtime has no {skip.operator} yet")
 
 
 def test_there_are_enough_of_them() -> None:

@@ -89,9 +89,8 @@ def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
         covered = all(set(box) <= set(dimensions) for box in found.boxes)
         if found.exact and covered and len(found.boxes) <= 1:
             residual = None  # of several boxes each only tells that an object may be in the region
-    key = Column(query.subject, relation.key, relation.columns[relation.key].type, "")
     read = {c for output in query.outputs for c in columns_of(output.expression)}
-    changing = {(c.source, c.index) for c in read} - {(key.source, key.index)}
+    changing = {c for c in read if not _is_constant(query, c)}
     twice = query.query_table is not None and query.inside is not None
     exact_shape = not spatial or (
         query.space is Space.PLANAR and not twice and not _is_round(query)
@@ -105,6 +104,12 @@ def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
         is_plain=all(isinstance(output.expression, Column) for output in query.outputs),
         is_simple=exact_shape and residual is None and (spatial or len(found.boxes) <= 1),
     )
+
+
+def _is_constant(query: Query, column: Column) -> bool:
+    """Does a column never change while its object, or its row of a query table, is there?"""
+    source = query.sources[column.source]
+    return not source.is_stream or column.index == source.relation.key
 
 
 def _is_round(query: Query) -> bool:

@@ -90,11 +90,12 @@ def decide(
 
 def _once(regions: Regions, region: Numbers, slot: Numbers, chosen: Numbers) -> Numbers:
     """One of the chosen pairs for each owner and object: a region may have several boxes."""
-    keys = np.stack(
-        [regions.plan[region[chosen]], regions.owner[region[chosen]], slot[chosen]], axis=1
-    )
-    _, first = np.unique(keys, axis=0, return_index=True)
-    return chosen[first]
+    plans, owners = regions.plan[region[chosen]], regions.owner[region[chosen]] + 1
+    ordered = np.lexsort((slot[chosen], owners, plans))
+    keys = (plans[ordered], owners[ordered], slot[chosen][ordered])
+    first = np.ones(len(chosen), np.bool_)
+    first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return chosen[ordered[first]]
 
 
 def _ask(
@@ -142,15 +143,17 @@ def _ask(
 def _also_inside(cell: Cell, plan: RangePlan, side: Side, slot: Numbers) -> Bools:
     """The INSIDE of a query that has a query table too."""
     shape = plan.query.inside
+    itself = np.zeros(len(slot), np.bool_)
     if isinstance(shape, Around):
-        center = cell.focals.position(shape.focal.stream, shape.focal.key, now=side.now)
-        if center is None:
-            return np.zeros(len(slot), np.bool_)
-        shape = around(plan.query.space, center, shape.extents)
+        stream, key = shape.focal.stream, shape.focal.key
+        number = np.full(len(slot), cell.focals.find(stream, key))
+        itself = cell.focals.is_itself(number, slot, plan.subject)
+        center = cell.focals.position(stream, key, now=side.now)
+        shape = None if center is None else around(plan.query.space, center, shape.extents)
     if shape is None:
-        return np.ones(len(slot), np.bool_)
+        return np.zeros(len(slot), np.bool_)
     points = side.points[slot].tolist()
-    return np.array([contains(shape, plan.query.space, x, y) for x, y in points], np.bool_)
+    return np.array([contains(shape, plan.query.space, *point) for point in points]) & ~itself
 
 
 def _holds(

@@ -27,6 +27,10 @@ class Delta:
     instant: int
 
 
+FEW = 1000
+"""So many rows are put in order for those who read them; more are for programs."""
+
+
 def difference(query: str, before: Answer, after: Answer, instant: int) -> list[Delta]:
     """The deltas that lead from one answer to the other, negative ones first.
 
@@ -36,8 +40,8 @@ def difference(query: str, before: Answer, after: Answer, instant: int) -> list[
     gone = list((before - after).elements())
     come = list((after - before).elements())
     return [
-        *(Delta(query, -1, row, instant) for row in ordered(gone)),
-        *(Delta(query, 1, row, instant) for row in ordered(come)),
+        *(Delta(query, -1, row, instant) for row in (ordered(gone) if len(gone) < FEW else gone)),
+        *(Delta(query, 1, row, instant) for row in (ordered(come) if len(come) < FEW else come)),
     ]
 
 
