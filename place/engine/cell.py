@@ -17,6 +17,7 @@ from place.engine.objects import Changed, Objects
 from place.engine.plans import Dimensions, RangePlan, make_plan
 from place.engine.refine import Candidates, Side, decide
 from place.engine.regions import Numbers, Regions
+from place.engine.retain import kept_slots, reach_of
 from place.engine.route import Place
 from place.engine.rows import View, make_deltas
 from place.engine.shapes import Polygons, fan_of, lay_out, lay_out_around
@@ -66,8 +67,13 @@ class Cell:
         self.focals = Focals()
         self._numbers: dict[str, int] = {}
         self._next = 0
+        self._retained: dict[str, float] = {}
+        self.evicted: dict[str, list[Hashable]] = {}
+        """The objects that the last instant let go of, by stream."""
         for stream in streams:
             self.subjects[stream.name] = Objects(stream, self.dictionary)
+            if stream.retention is not None:
+                self._retained[stream.name] = reach_of(stream.retention)
             if layout_of(stream.columns) is not None:
                 self.region_rows[stream.name] = Objects(stream, self.dictionary)
 
@@ -90,6 +96,8 @@ class Cell:
             deltas += self._match(subject, dimensions, regions, objects, rows, step.instant)
             regions.forget()
         self._forget_dropped(step.drop)
+        if self.plans:  # without a query nobody asks, and cells are filled before their queries
+            self.evicted = {name: self._evict(name, objects.get(name)) for name in self._retained}
         return deltas
 
     # What changes
@@ -336,6 +344,28 @@ class Cell:
                 if found >= 0 and self.focals.moved(np.array([found]))[0]:
                     regions = self.groups[plan.subject, plan.dimensions]
                     regions.touch(regions.rows_of(number))
+
+    def knows(self, stream: str, key: Hashable) -> bool:
+        """Does the cell keep an object, or follow it?"""
+        return self.subjects[stream].find(key) >= 0 or self.focals.find(stream, key) >= 0
+
+    # Retention
+
+    def _evict(self, name: str, changed: Changed | None) -> list[Hashable]:
+        """Let go of objects that no region can reach before they report again."""
+        store = self.subjects[name]
+        groups = {d: regions for (subject, d), regions in self.groups.items() if subject == name}
+        tested = np.zeros(store.size, np.bool_)
+        if changed is not None:
+            tested[changed.slots] = True
+        if any(regions.changed[: regions.size].any() for regions in groups.values()):
+            tested[:] = True
+        tested &= store.alive[: store.size]
+        if not tested.any():
+            return []
+        points = {dimensions: _points(store, dimensions, None)[0] for dimensions in groups}
+        kept = kept_slots(store, tested, groups, self._retained[name], points)
+        return store.evict(np.flatnonzero(tested & ~kept))
 
     # The join
 

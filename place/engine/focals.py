@@ -73,6 +73,12 @@ class Focals:
             return None
         return float(known[number, 0]), float(known[number, 1])
 
+    def known(self) -> list[tuple[str, Hashable, tuple[float, float] | None]]:
+        """All focal objects: stream, key, and where each is."""
+        return [
+            (stream, key, self.position(stream, key, now=True)) for stream, key in self._numbers
+        ]
+
     def is_itself(
         self, numbers: NDArray[np.int64], slots: NDArray[np.int64], subject: str
     ) -> NDArray[np.bool_]:

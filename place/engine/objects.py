@@ -79,6 +79,14 @@ class Objects:
             self._free.append(slot)
         return Changed(at, before, np.array(was, np.bool_), present)
 
+    def evict(self, slots: Slots) -> list[Hashable]:
+        """Keep these objects no longer, although they are not gone; their keys."""
+        keys = [self.keys[slot] for slot in slots.tolist()]
+        self.alive[slots] = False
+        for key in keys:
+            self._free.append(self.slots.pop(key))
+        return keys
+
     def _take_slot(self, key: Hashable) -> int:
         if self._free:
             slot = self._free.pop()

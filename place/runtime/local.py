@@ -7,7 +7,7 @@ the cells of a new query are filled.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,8 +41,11 @@ class StreamState:
     readings: int = 0
     late: int = 0
 
-    def fold(self, floor: int) -> None:
-        """Let go of readings that no query can begin before any more."""
+    def fold(self, floor: int, is_kept: Callable[[Hashable], bool]) -> None:
+        """Let go of readings that no query can begin before any more.
+
+        With retention, only objects that some query's cells keep are kept for new queries.
+        """
         kept = []
         for reading in self.recent:
             if ceil_to(reading.time, self.stream.evaluate) <= floor:
@@ -50,8 +53,10 @@ class StreamState:
             else:
                 kept.append(reading)
         self.recent = kept
-        for key in [key for key, last in self.base.items() if self._is_gone(last, floor)]:
-            del self.base[key]
+        retained = self.stream.retention is not None
+        for key, last in list(self.base.items()):
+            if self._is_gone(last, floor) or (retained and not is_kept(key)):
+                del self.base[key]
 
     def at(self, instant: int) -> tuple[list[Reading], list[Reading]]:
         """The last reading of each object at an instant, and the readings that wait for later."""
@@ -269,8 +274,14 @@ class LocalRuntime:
         closed = [state.clock.closed for state in self._streams.values()]
         known = [instant for instant in closed if instant is not None]
         if known:
-            for state in self._streams.values():
-                state.fold(min(known))
+            for name, state in self._streams.items():
+                timelines = [t for streams, t in self._timelines.items() if name in streams]
+                state.fold(
+                    min(known),
+                    lambda key, name=name, timelines=timelines: any(  # type: ignore[misc]
+                        timeline.keeps(name, key) for timeline in timelines
+                    ),
+                )
 
     def _settle(self, deltas: list[Delta]) -> list[Delta]:
         """Consolidate by query and instant, and keep the answers."""

@@ -123,7 +123,22 @@ class Timeline:
     def step(self, step: Step) -> list[Delta]:
         """One instant in all cells."""
         self.instant = max(self.instant, step.instant)
-        return [delta for cell in self.cells for delta in cell.process(step)]
+        deltas = [delta for cell in self.cells for delta in cell.process(step)]
+        self._forget_evicted()
+        return deltas
+
+    def _forget_evicted(self) -> None:
+        """Where all cells of a column's row have let go of an object, its reading is not kept."""
+        for name, stream in self.streams.items():
+            if stream.retention is None:
+                continue
+            for key in {key for cell in self.cells for key in cell.evicted.get(name, ())}:
+                if not any(cell.knows(name, key) for cell in self.cells):
+                    self._latest[name].pop(key, None)
+
+    def keeps(self, stream: str, key: Hashable) -> bool:
+        """Is the last reading of an object kept?"""
+        return key in self._latest[stream]
 
     def register(self, queries: Sequence[Query], tables: dict[str, Sequence[Row]]) -> list[Delta]:
         """Queries that are answered from now on: their answers as positive deltas."""

@@ -1,0 +1,194 @@
+"""The local runtime: what it keeps, what it takes, and how a cell continues another's work."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+import place
+from place.engine.boxes import boxes_of
+from place.engine.cell import Step
+from place.engine.columns import Dictionary
+from place.engine.state import load_cell, save_cell
+from place.errors import ReadingError, Unsupported
+from place.model.delta import Delta
+from place.runtime.local import LocalRuntime
+from place.runtime.timeline import Timeline
+from place.script.blocks import read_script
+from place.script.command import find_scripts, opener
+from place.script.runner import Batching, ScriptRunner, ScriptSkipped
+from place.session import Session
+
+SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_cell_goes_on_from_its_arrow_tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step_as_it_is = Timeline.step
+
+    def step_in_new_cells(self: Timeline, step: Step) -> list[Delta]:
+        self.cells = [
+            load_cell(
+                cell.place,
+                self.streams.values(),
+                [plan.query for plan in cell.plans.values()],
+                save_cell(cell),
+            )
+            for cell in self.cells
+        ]
+        return step_as_it_is(self, step)
+
+    monkeypatch.setattr(Timeline, "step", step_in_new_cells)
+    script = read_script(path)
+    try:
+        ScriptRunner(script, opener("local", "2x2"), Batching.parse("one")).run()
+    except ScriptSkipped as skip:
+        pytest.skip(f"the local runtime has no {skip.operator} yet")
+
+
+def cars(options: str = "") -> Session:
+    session = place.connect(runtime="local")
+    session.sql(f"CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, type STRING){options}")
+    session.sql("REGISTER QUERY q AS SELECT id, type FROM Cars INSIDE (0, 0, 5, 5)")
+    return session
+
+
+COLUMNS = {"TYPE": ["a", None], "y": [1, 2], "id": [1, 2], "x": [1.5, 9]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [(1, 1.5, 1, "a"), (2, 9, 2, None)],
+        pa.table(COLUMNS),
+        pa.RecordBatch.from_pydict(COLUMNS),
+        pandas.DataFrame(COLUMNS),
+        polars.DataFrame(COLUMNS, strict=False),
+        pa.table({**COLUMNS, "TYPE": pa.array(["a", None]).dictionary_encode()}),
+    ],
+    ids=["rows", "arrow", "batch", "pandas", "polars", "dictionary"],
+)
+def test_readings_come_in_many_forms(data: object) -> None:
+    session = cars()
+    deltas = session.push("cars", data, time="2026-01-01")
+    assert [(d.sign, d.row) for d in deltas] == [(1, (1, "a"))]
+    gone = pa.table({**COLUMNS, "op": ["disappear", ""]})
+    deltas = session.push("Cars", gone, time="2026-01-02")
+    assert [(d.sign, d.row) for d in deltas] == [(-1, (1, "a"))]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([(1, 1, 1)], "has 4 values"),
+        ([(1, float("nan"), 1, "a")], "needs a position"),
+        ([(None, 1, 1, "a")], "no key"),
+        (pa.table({"id": [1], "x": [1.0], "why": [2.0], "type": ["a"]}), 'no column "y"'),
+        (pa.table({**COLUMNS, "op": ["vanish", ""]}), "does not exist"),
+        ("text", "holds no readings"),
+    ],
+)
+def test_wrong_readings_are_refused_whole(data: object, message: str) -> None:
+    session = cars()
+    with pytest.raises(ReadingError, match=message):
+        session.push("Cars", data, time="2026-01-01")
+    assert session.answer("q") == []
+
+
+def test_what_is_not_there_yet_is_named() -> None:
+    session = cars()
+    for clause, operator in {
+        "SELECT id FROM Cars kNN (1, 0, 0)": "kNN",
+        "SELECT COUNT(*) FROM Cars": "aggregate",
+        "SELECT DISTINCT type FROM Cars": "distinct",
+        "SELECT id FROM Cars WINDOW 1 HOUR": "window",
+    }.items():
+        before = session.catalog
+        with pytest.raises(Unsupported, match=operator):
+            session.sql(f"REGISTER QUERY other AS {clause}")
+        assert session.catalog is before
+
+
+def kept(session: Session) -> set[object]:
+    runtime = session.runtime
+    assert isinstance(runtime, LocalRuntime)
+    (timeline,) = runtime._timelines.values()
+    return {key for cell in timeline.cells for key in cell.subjects["Cars"].slots}
+
+
+def test_objects_that_no_query_can_reach_are_not_kept() -> None:
+    session = cars(
+        " WITH (retain = 'cache', max_speed = 2, report_every = '1 second', cache = 0.5)"
+    )
+    session.push("Cars", [(1, 4, 4, "a"), (2, 5.5, 5, "b"), (3, 7, 5, "c")], time=1_000_000)
+    assert kept(session) == {1, 2}
+    session.push("Cars", [(3, 5, 5, "c"), (1, 50, 50, "a")], time=2_000_000)
+    assert kept(session) == {2, 3}
+    assert session.answer("q") == [(3, "c")]
+    assert session.runtime.statistics("Cars")["objects"] == 2
+    session.sql("DROP QUERY q; REGISTER QUERY all AS SELECT id FROM Cars INSIDE (0, 0, 99, 99)")
+    assert session.answer("all") == [(2,), (3,)]  # whoever was not kept is not known
+
+
+@pytest.mark.parametrize("cache", [0.0, 1.0])
+def test_a_cache_of_the_whole_way_misses_nothing(cache: float) -> None:
+    chance = np.random.default_rng(3)
+    retained = "retain = 'cache', max_speed = 1.5, report_every = '1 second'"
+    sessions = [cars(), cars(f" WITH ({retained}, cache = {cache})")]
+    for session in sessions:
+        for focal in range(5):
+            session.sql(
+                f"REGISTER QUERY m{focal} AS SELECT id FROM Cars INSIDE ('M', {focal}, 3, 3)"
+            )
+    places = chance.uniform(0, 20, (60, 2))
+    differences = 0
+    for second in range(1, 30):
+        # One coordinate at a time, so that nobody is faster than 1.5 a second.
+        steps = np.zeros_like(places)
+        steps[np.arange(60), chance.integers(0, 2, 60)] = chance.uniform(-1, 1, 60)
+        places += steps
+        rows = [(i, float(x), float(y), "a") for i, (x, y) in enumerate(places)]
+        answers = []
+        for session in sessions:
+            # The focal objects report first, and the rest half a second later.
+            session.push("Cars", rows[:5], time=second * 1_000_000)
+            answers.append([session.answer(f"m{i}") for i in range(5)])
+            session.push("Cars", rows[5:], time=second * 1_000_000 + 500_000)
+        differences += answers[0] != answers[1]
+    assert (differences == 0) == (cache == 1.0)
+
+
+def where_boxes(condition: str) -> tuple[tuple[dict[int, tuple[float, float]], ...], bool]:
+    session = place.connect()
+    session.sql(
+        "CREATE STREAM S (id BIGINT KEY, x DOUBLE, y DOUBLE, n BIGINT, t STRING, b BOOLEAN)"
+    )
+    session.sql(f"REGISTER QUERY q AS SELECT id FROM S WHERE {condition}")
+    found = boxes_of(session.query("q").where, 0, Dictionary(["zero", "one"]))
+    return found.boxes, found.exact
+
+
+@pytest.mark.parametrize(
+    ("condition", "boxes", "exact"),
+    [
+        ("n > 20", ({3: (21, np.inf)},), True),
+        ("n >= 20.5 AND n < 23.5", ({3: (21, 23)},), True),
+        ("20 > x", ({1: (-np.inf, np.nextafter(20, -np.inf))},), True),
+        ("NOT (n <= 3 OR b)", ({3: (4, np.inf), 5: (0, 0)},), True),
+        ("t = 'one' OR t = 'two'", ({4: (1, 1)}, {4: (2, 2)}), True),
+        ("t IN ('one', 'zero') AND n = 1", ({4: (1, 1), 3: (1, 1)}, {4: (0, 0), 3: (1, 1)}), True),
+        ("n = 1 AND n = 2", (), True),
+        ("n BETWEEN 1 AND 5 AND t LIKE 'a%'", ({3: (1, 5)},), False),
+        ("n <> 1", ({},), False),
+        ("n = 9007199254740993", ({},), False),
+        ("x = NULL", (), True),
+        ("n + 1 > 2", ({},), False),
+        ("b IS TRUE", ({5: (1, 1)},), True),
+        ("TRUE", ({},), True),
+    ],
+)
+def test_conditions_are_boxes(condition: str, boxes: object, exact: bool) -> None:
+    assert where_boxes(condition) == (boxes, exact)
