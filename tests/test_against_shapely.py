@@ -5,7 +5,6 @@ import gzip
 import math
 import os
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -132,13 +131,12 @@ def flights(folder: Path) -> Iterator[tuple[int, list[Reading]]]:
     last, readings = None, []
     with gzip.open(folder / "adsb" / "quickstart.csv.gz", "rt") as file:
         rows = [
-            (datetime.fromisoformat(row["timestamp"]), row)
+            (int(float(row["ts"]) * 1_000_000), row)
             for row in csv.DictReader(file)
             if row["latitude"] and row["longitude"]
         ]
     rows.sort(key=lambda pair: pair[0])
-    for moment, row in rows:
-        time = int(moment.timestamp() * 1_000_000)
+    for time, row in rows:
         if time != last and last is not None:
             yield last, list(readings)
             readings = []

@@ -56,8 +56,8 @@ def shape(draw: st.DrawFn, world: World) -> str:
         return f"({numbers(draw, *corners_of(world))})"
     if which == "circle":
         return f"({numbers(draw, world.x, world.y, world.size)})"
-    corners = [f"{draw(world.x)} {draw(world.y)}" for _ in range(draw(st.integers(3, 5)))]
-    return f"POLYGON (({', '.join(corners)}))"
+    corners = draw(st.lists(st.tuples(world.x, world.y), min_size=3, max_size=5, unique=True))
+    return f"POLYGON (({', '.join(f'{x} {y}' for x, y in corners)}))"
 
 
 def inside(draw: st.DrawFn, world: World) -> str:

@@ -19,7 +19,7 @@ from place.engine.refine import Candidates, Side, decide
 from place.engine.regions import Numbers, Regions
 from place.engine.retain import kept_slots, reach_of
 from place.engine.route import Place
-from place.engine.rows import View, make_deltas
+from place.engine.rows import View, make_rows
 from place.engine.shapes import Polygons, fan_of, lay_out, lay_out_around
 from place.kernels.bulk import TOUCHED, match_bulk
 from place.model.delta import Delta
@@ -67,13 +67,13 @@ class Cell:
         self.focals = Focals()
         self._numbers: dict[str, int] = {}
         self._next = 0
-        self._retained: dict[str, float] = {}
+        self.retained: dict[str, float] = {}
         self.evicted: dict[str, list[Hashable]] = {}
         """The objects that the last instant let go of, by stream."""
         for stream in streams:
             self.subjects[stream.name] = Objects(stream, self.dictionary)
             if stream.retention is not None:
-                self._retained[stream.name] = reach_of(stream.retention)
+                self.retained[stream.name] = reach_of(stream.retention)
             if layout_of(stream.columns) is not None:
                 self.region_rows[stream.name] = Objects(stream, self.dictionary)
 
@@ -97,7 +97,7 @@ class Cell:
             regions.forget()
         self._forget_dropped(step.drop)
         if self.plans:  # without a query nobody asks, and cells are filled before their queries
-            self.evicted = {name: self._evict(name, objects.get(name)) for name in self._retained}
+            self.evicted = {name: self._evict(name, objects.get(name)) for name in self.retained}
         return deltas
 
     # What changes
@@ -120,15 +120,19 @@ class Cell:
         """Focal objects are told to every row of the columns whose regions they lead."""
         for name, told in step.messages.items():
             for key, row in told:
-                number = self.focals.find(name, key)
-                if number < 0:
-                    continue
-                objects = self.subjects[name]
-                relation = objects.relation
-                at = None
-                if row is not None and relation.x is not None and relation.y is not None:
-                    at = float(row[relation.x]), float(row[relation.y])  # type: ignore[arg-type]
-                self.focals.move(number, at, objects.find(key))
+                self.follow(name, key, row)
+
+    def follow(self, stream: str, key: Hashable, row: Row | None) -> None:
+        """An object reported, or is gone; if it leads regions, remember where it is."""
+        number = self.focals.find(stream, key)
+        if number < 0:
+            return
+        objects = self.subjects[stream]
+        relation = objects.relation
+        at = None
+        if row is not None and relation.x is not None and relation.y is not None:
+            at = float(row[relation.x]), float(row[relation.y])  # type: ignore[arg-type]
+        self.focals.move(number, at, objects.find(key))
 
     def _focal(self, stream: str, key: Hashable, step: Step) -> int:
         """The number of a focal object, which may be new to this cell."""
@@ -364,7 +368,7 @@ class Cell:
         if not tested.any():
             return []
         points = {dimensions: _points(store, dimensions, None)[0] for dimensions in groups}
-        kept = kept_slots(store, tested, groups, self._retained[name], points)
+        kept = kept_slots(store, tested, groups, self.retained[name], points)
         return store.evict(np.flatnonzero(tested & ~kept))
 
     # The join
@@ -399,7 +403,8 @@ class Cell:
             Side(regions.before, points[:, 2:4], now=False),
         )
         decided = decide(self, regions, found, view, sides, rows, subject, dimensions)
-        return make_deltas(self, regions, decided, view, rows, instant)
+        instants = np.full(len(decided.slots), instant)
+        return make_rows(self, regions, decided, view, rows, instants)
 
 
 def _attribute_boxes(plan: RangePlan) -> np.ndarray:

@@ -45,6 +45,10 @@ class Focals:
         self._slots[number] = self._slots_before[number] = slot
         return number
 
+    def seat(self, number: int, slot: int) -> None:
+        """The object has this slot among the cell's objects."""
+        self._slots[number] = slot
+
     def move(self, number: int, position: tuple[float, float] | None, slot: int) -> None:
         """The object reported a position, or is gone."""
         self._positions[number] = (np.nan, np.nan) if position is None else position

@@ -68,13 +68,13 @@ def region_view(cell: Cell, plan: RangePlan, rows: dict[str, Changed]) -> View:
     return View(cell.region_rows[name].columns, rows.get(name))
 
 
-def make_deltas(
+def make_rows(
     cell: Cell,
     regions: Regions,
     decided: Decided,
     view: View,
     rows: dict[str, Changed],
-    instant: int,
+    instants: Numbers,
 ) -> list[Delta]:
     """The rows that pairs had before as negative deltas, those that they have as positive ones."""
     deltas: list[Delta] = []
@@ -88,7 +88,8 @@ def make_deltas(
                 continue
             slots = decided.slots[chosen]
             owners = regions.owner[decided.regions[chosen]]
-            for row in _output(cell, plan, slots, owners, view, rows, now):
+            output = _output(cell, plan, slots, owners, view, rows, now)
+            for row, instant in zip(output, instants[chosen].tolist(), strict=True):
                 deltas.append(Delta(plan.name, sign, row, instant))  # type: ignore[arg-type]
     return deltas
 
