@@ -97,12 +97,13 @@ class DuckDb:
         self._load("objects", points, "x y")
         self._load("queries", boxes, "x1 y1 x2 y2")
         n = self._cells
-        cell = f"CAST(floor(x * {n}) AS INTEGER) + {2 * n} * CAST(floor(y * {n}) AS INTEGER)"
-        spread = "unnest(range(CAST(floor({0}1 * {1}) AS INTEGER), CAST(floor({0}2 * {1}) AS INTEGER) + 1))"
+        place = "CAST(floor({} * {}) AS INTEGER)"
+        cell = f"{place.format('x', n)} + {2 * n} * {place.format('y', n)}"
+        spread = f"unnest(range({place.format('{0}1', n)}, {place.format('{0}2', n)} + 1))"
         self._connection.execute(f"""
             CREATE OR REPLACE TABLE answer_now AS
-            WITH columns AS (SELECT *, {spread.format("x", n)} AS i FROM queries),
-                 cells AS (SELECT *, {spread.format("y", n)} AS j FROM columns),
+            WITH columns AS (SELECT *, {spread.format("x")} AS i FROM queries),
+                 cells AS (SELECT *, {spread.format("y")} AS j FROM columns),
                  placed AS (SELECT *, {cell} AS cell FROM objects)
             SELECT cells.id * {len(points)} + placed.id AS key
             FROM placed JOIN cells ON placed.cell = cells.i + {2 * n} * cells.j

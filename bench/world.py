@@ -66,7 +66,10 @@ class World:
         self._chance = np.random.default_rng(seed)
         self._side = side
         self._places = [self._scattered(objects, skewed), self._scattered(queries, skewed)]
-        self._moving = [self._chance.random(objects) < moving, self._chance.random(queries) < moving]
+        self._moving = [
+            self._chance.random(objects) < moving,
+            self._chance.random(queries) < moving,
+        ]
         self._modes = np.zeros(queries, np.uint8)
 
     def _scattered(self, count: int, skewed: bool) -> Floats:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, Pairs, match_bulk
+from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, BulkMatcher, Pairs, match_bulk
+from place.kernels.grid import cells_of, choose_grid
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -133,7 +134,7 @@ def moved(rows: Floats, pool: Floats, share: float, chance: np.random.Generator)
     which = np.flatnonzero(chance.random(len(rows)) < share)
     for row in which:
         kind = chance.integers(0, 4)
-        if kind == 0:
+        if kind == 0 or len(pool) == 0:
             changed[row] = NAN
         elif kind == 1:
             changed[row] = pool[chance.integers(0, len(pool))]
@@ -193,3 +194,46 @@ def test_the_bulk_join_reports_what_comparing_every_pair_reports(
         cb = flags(boxes[:, 4:], boxes[:, :4], box_share, chance)
         found = as_set(match_bulk(points, boxes, modes, cp, cb, threads=threads))
         assert found == compared(points, boxes, modes, cp, cb)
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
+def test_a_matcher_keeps_right_what_stands_still(
+    world: Callable[[np.random.Generator], World],
+) -> None:
+    """The movers change from instant to instant, elements are appended, leave and come back."""
+    for seed in range(4):
+        chance = np.random.default_rng(seed)
+        pool_points, pool_boxes = world(chance)
+        positions, regions = pool_points[: len(pool_points) // 2], pool_boxes[::2]
+        matcher = BulkMatcher()
+        for tick in range(25):
+            share = chance.choice([0.0, 0.03, 0.2, 1.0], 2, p=[0.2, 0.45, 0.25, 0.1])
+            now = moved(positions, pool_points, share[0], chance)
+            regions_now = moved(regions, pool_boxes, share[1], chance)
+            points, boxes = np.hstack([now, positions]), np.hstack([regions_now, regions])
+            cp = flags(positions, now, share[0], chance)
+            cb = flags(regions, regions_now, share[1], chance)
+            modes = chance.choice([SIMPLE, WATCHED, TOUCHED], len(boxes)).astype(np.uint8)
+            found = as_set(matcher.match(points, boxes, modes, cp, cb))
+            assert found == compared(points, boxes, modes, cp, cb)
+            positions, regions = now, regions_now
+            if tick % 5 == 4:
+                positions = np.vstack([positions, np.full((3, 2), NAN)])
+                regions = np.vstack([regions, np.full((2, 4), NAN)])
+
+
+def test_coordinates_far_away_do_not_spoil_the_grid() -> None:
+    """An outlier, or two far cities, must not put everything into one cell."""
+    chance = np.random.default_rng(0)
+    cities = np.array([[2.35, 48.86], [151.2, -33.87]])
+    scales = 10.0 ** chance.uniform(-6, 9, (20_000, 1))
+    for places in (
+        np.vstack([chance.random((20_000, 2)), [[1e300, -1e300]]]),
+        cities[chance.integers(0, 2, 20_000)] + chance.normal(0, 0.05, (20_000, 2)),
+        scales * chance.random((20_000, 2)),
+    ):
+        grid = choose_grid(places[:2048], 1e-3, 1e-3, len(places))
+        cells = cells_of(places, grid)
+        assert cells.min() >= 0
+        assert cells.max() < grid.cells
+        assert np.bincount(cells).max() < len(places) / 50

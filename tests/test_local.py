@@ -192,3 +192,27 @@ def where_boxes(condition: str) -> tuple[tuple[dict[int, tuple[float, float]], .
 )
 def test_conditions_are_boxes(condition: str, boxes: object, exact: bool) -> None:
     assert where_boxes(condition) == (boxes, exact)
+
+
+def test_what_is_not_needed_any_more_is_let_go() -> None:
+    session = place.connect(runtime="local")
+    session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE)")
+    session.sql("CREATE STREAM Zones (ID BIGINT KEY, region STRING)")
+    session.sql("CREATE STREAM Patrols (ID BIGINT KEY, focal BIGINT, r DOUBLE)")
+    for name in ("Zones", "Patrols"):
+        session.sql(
+            f"REGISTER QUERY {name} AS SELECT Q.ID, O.id FROM {name} Q, Cars O WHERE O INSIDE Q"
+        )
+    for second in range(1, 2500):
+        zone = f"POLYGON (({second} 0, {second + 2} 0, {second + 2} 2, {second} 2))"
+        session.push("Zones", [(1, zone)], time=second * 1_000_000)
+        session.push("Patrols", [(1, second, 1.5)], time=second * 1_000_000)
+        session.push("Cars", [(second, second, 1), (0, second, 0)], time=second * 1_000_000)
+        if second % 400 == 0:
+            assert session.answer("Zones") == [(1, 0), (1, second)]
+            assert session.answer("Patrols") == [(1, 0), (1, second - 1)]
+    runtime = session.runtime
+    assert isinstance(runtime, LocalRuntime)
+    cells = [cell for line in runtime._timelines.values() for cell in line.cells]
+    assert all(len(cell.polygons) <= 3 for cell in cells)
+    assert all(len(cell.focals) <= 1100 for cell in cells)

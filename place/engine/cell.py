@@ -67,6 +67,7 @@ class Cell:
         self.focals = Focals()
         self._numbers: dict[str, int] = {}
         self._next = 0
+        self._many_focals = 1024
         self.retained: dict[str, float] = {}
         self.evicted: dict[str, list[Hashable]] = {}
         """The objects that the last instant let go of, by stream."""
@@ -94,8 +95,10 @@ class Cell:
         deltas: list[Delta] = []
         for (subject, dimensions), regions in self.groups.items():
             deltas += self._match(subject, dimensions, regions, objects, rows, step.instant)
+            self.polygons.release(regions.replaced_polygons())
             regions.forget()
         self._forget_dropped(step.drop)
+        self._forget_focals()
         if self.plans:  # without a query nobody asks, and cells are filled before their queries
             self.evicted = {name: self._evict(name, objects.get(name)) for name in self.retained}
         return deltas
@@ -212,6 +215,18 @@ class Cell:
             for name in [n for n, store in stores.items() if n not in read]:
                 if not isinstance(stores[name].relation, Stream):
                     del stores[name]
+
+    def _forget_focals(self) -> None:
+        """Let go of focal objects that lead no region any more, once they are many."""
+        if len(self.focals) < self._many_focals:
+            return
+        used = {int(n) for r in self.groups.values() for n in np.unique(r.now.focals[: r.size])}
+        for plan in self.plans.values():
+            used |= {self.focals.find(f.stream, f.key) for f in plan.query.focals}
+        numbers = self.focals.keep(used - {-1})
+        for regions in self.groups.values():
+            regions.now.focals = numbers[regions.now.focals]
+        self._many_focals = max(1024, 2 * len(self.focals))
 
     # Regions move
 

@@ -20,6 +20,24 @@ class Focals:
         self._streams: list[str] = []
         self._before = self._positions
 
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def keep(self, used: set[int]) -> NDArray[np.int64]:
+        """Forget all others; the new number of each old one, of which −1 stays −1."""
+        chosen = np.array(sorted(used), np.int64)
+        numbers = np.full(len(self._streams) + 1, -1, np.int64)
+        numbers[chosen] = np.arange(len(chosen))
+        self._numbers = {key: int(numbers[n]) for key, n in self._numbers.items() if n in used}
+        self._streams = [self._streams[n] for n in chosen.tolist()]
+        rest = max(16, len(chosen)) - len(chosen)
+        padding = np.full((rest, 2), np.nan)
+        self._positions = np.concatenate([self._positions[chosen], padding])
+        self._slots = np.concatenate([self._slots[chosen], np.full(rest, -1)])
+        self._slots_before = self._slots.copy()
+        self._moved = np.zeros(len(self._slots), np.bool_)
+        return numbers
+
     def begin(self) -> None:
         """An instant begins: nobody has moved yet."""
         self._moved[:] = False

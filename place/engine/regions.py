@@ -117,6 +117,19 @@ class Regions:
         """The rows of a plan."""
         return np.flatnonzero(self.plan[: self.size] == plan)
 
+    def replaced_polygons(self) -> set[int]:
+        """The numbers of the polygons that rows held before the instant and hold no more."""
+        if self.before is self.now:
+            return set()
+        held = []
+        for state in (self.before, self.now):
+            kinds = state.kinds[: self.size]
+            rows = (kinds == inside.POLYGON) | (kinds == inside.SPHERE_POLYGON)
+            held.append(
+                set(state.params[: self.size][rows & self.changed[: self.size], 0].tolist())
+            )
+        return {int(number) for number in held[0] - held[1]}
+
     def forget(self) -> None:
         """The instant is over: freed rows belong to nobody."""
         if self._freed:

@@ -31,6 +31,9 @@ class Polygons:
         self._free: list[int] = []
         self._arrays: tuple[Floats, NDArray[np.int64], NDArray[np.int64]] | None = None
 
+    def __len__(self) -> int:
+        return len(self._polygons)
+
     def add(self, polygon: Polygon) -> int:
         """Keep a polygon; its number."""
         self._arrays = None
@@ -41,9 +44,13 @@ class Polygons:
         self._polygons.append(polygon)
         return len(self._polygons) - 1
 
-    def release(self, number: int) -> None:
-        """The polygon is not needed any more, once the instant is over."""
-        self._free.append(number)
+    def release(self, numbers: set[int]) -> None:
+        """These polygons are not needed any more."""
+        for number in numbers:
+            self._polygons[number] = None
+            self._free.append(number)
+        if numbers:
+            self._arrays = None
 
     def arrays(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
         """All corners, where each ring starts, and where each polygon's rings start."""

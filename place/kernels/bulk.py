@@ -1,9 +1,9 @@
 """The bulk join: all that changed at one instant, old against new.
 
 Points are rows (x, y now, x, y before), boxes are rows (x1, y1, x2, y2 now, and before); NaN is
-absent. A pair whose membership differs between before and now is a change. Changed points meet all
-boxes; unchanged points meet only the changed boxes. The side that is walked and the side that is
-indexed are chosen by their sizes.
+absent. A pair whose membership differs between before and now is a change. What changed meets
+what changed, and what stands still on the other side; what stands still is kept in the order of
+its cells from one instant to the next. What stands still has the same values now and before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
@@ -20,24 +20,43 @@ from numpy.typing import NDArray
 
 from place.kernels.grid import (
     Floats,
+    Grid,
     Ints,
-    cell_of,
+    Numbers,
     choose_grid,
-    order_by_cell,
-    sort_by_cell,
+    in_standing_box,
+    moving_point_in,
+    place_moves,
+    place_rows,
+    rest_of_windows,
+    sample_rows,
+    scatter_moves,
+    scatter_rows,
+    standing_point_in,
+    start_cells,
+    typical_size,
+    windows_of,
 )
 
 Bytes = NDArray[np.uint8]
+Bools = NDArray[np.bool_]
 T = TypeVar("T")
 
 SIMPLE, WATCHED, TOUCHED = 0, 1, 2
 """What a box reports. SIMPLE: points that enter or leave. WATCHED: also changed points that stay
 within. TOUCHED: every point that is or was within, for a test that the box cannot decide."""
 
-GATHERED_SHARE = 0.3
-"""Boxes are put in the order of their cells when at least this share of points meets them."""
-STREAMED_SHARE = 0.35
-"""Changed boxes are indexed, and unchanged points walked, below this share of changed boxes."""
+PIECE = 1 << 18
+"""Pairs that a piece of output holds, if no single box needs more."""
+SERIAL = 20_000
+"""Elements below which a second thread is not worth its start."""
+LOOSE, ABSENT = -1, -2
+"""Where an element is kept that does not stand among the others: nowhere yet, or never."""
+LOOSE_COST = 3
+"""What an element costs at an instant if it is loose, beside what it costs to sort it."""
+MOST_LEVELS = 8
+NAME = np.uint32((1 << 30) - 1)
+"""The bits of an entry's name that are not its kind."""
 
 
 class Pairs(NamedTuple):
@@ -51,286 +70,125 @@ class Pairs(NamedTuple):
 EMPTY = Pairs(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
 
 
+class Sorted(NamedTuple):
+    """Rows in the order of their cells: `starts[c]:starts[c + 1]` is cell c, row by row."""
+
+    grid: Grid
+    starts: Numbers
+    names: Any
+    rows: Floats
+
+
+def _reported(loud: bool) -> np.uint64:
+    """A bit for each comparison that makes a pair to report. Of a comparison's number, bits 0 and 1
+    are within now, 2 and 3 before, and 4 and 5 the entry's kind. Loud boxes report who stays."""
+    found = 0
+    for number in range(64):
+        now, was, kind = number & 3 == 3, number & 12 == 12, number >> 4
+        if (now and kind & 1 and (loud or not was)) or (was and not now and kind & 2):
+            found |= 1 << number
+    return np.uint64(found)
+
+
+QUIET_MASKS, LOUD_MASKS = _reported(False), _reported(True)
+
+
+@njit(nogil=True, cache=True)
+def _room_for(window, starts, columns):
+    """How many entries the cells of a window hold."""
+    size = 0
+    for row in range(window[1], window[3] + 1):
+        if window[0] <= window[2]:
+            size += starts[row * columns + window[2] + 1] - starts[row * columns + window[0]]
+    return size
+
+
 @njit(nogil=True, cache=True)
 def _fill_from_boxes(
-    names,
-    first,
-    last,
-    boxes,
-    modes,
-    side,
-    starts,
-    ids,
-    points,
-    changed,
-    out_box,
-    out_point,
-    out_code,
-    a,
-    b,
-    c,
-    d,
-    e,
-    f,
-    g,
-    h,
-):
-    """For each box, the runs of sorted points in its cells; stops before a box that may not fit.
+    names, rows, windows, points, entries, starts, columns, standing, modes, changed_boxes,
+    changed_points, first, hits, out_box, out_point, out_code,
+):  # fmt: skip
+    """For each box, the points in its window; stops before a box that may not fit.
 
-    `side` tells by what the points are sorted, now or before; `names` are the boxes' numbers.
+    `standing` is None where the points may have moved: then their names tell which entries stand
+    for now or before. All arguments are plain arrays, so that no reference is counted in the loop.
     """
-    # Unsigned, so that no index is checked for a sign.
-    capacity, count, one = np.uint64(len(out_box)), np.uint64(0), np.uint64(1)
-    here, there = (0, 4) if side == 0 else (4, 0)
-    code = np.uint8(1) if side == 0 else np.uint8(2)
-    for k in range(first, last):
+    capacity, count, top = np.uint64(len(hits)), np.uint64(0), np.uint32(30)
+    for k in range(np.uint64(first), np.uint64(len(names))):
+        x1, y1, x2, y2 = rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3]
+        u1, v1, u2, v2 = rows[k, 4], rows[k, 5], rows[k, 6], rows[k, 7]
         box = names[k]
-        x1, y1, x2, y2 = boxes[k, here], boxes[k, here + 1], boxes[k, here + 2], boxes[k, here + 3]
-        if not (x1 <= x2 and y1 <= y2):
+        mode = modes[box]
+        masks = LOUD_MASKS if mode != 0 else QUIET_MASKS
+        found = np.uint64(0)
+        if windows[k, 0] > windows[k, 2]:
             continue
-        u1, v1 = boxes[k, there], boxes[k, there + 1]
-        u2, v2 = boxes[k, there + 2], boxes[k, there + 3]
-        left, right = cell_of(x1, a, b, c, d), cell_of(x2, a, b, c, d)
-        bottom, top = cell_of(y1, e, f, g, h), cell_of(y2, e, f, g, h)
-        mode = modes[k]
-        needed = np.uint64(0)
-        for row in range(bottom, top + 1):
-            needed += np.uint64(starts[row * c + right + 1] - starts[row * c + left])
-        if count + needed > capacity:
-            return k, count, needed
-        for row in range(bottom, top + 1):
-            start = np.uint64(starts[row * c + left])
-            end = np.uint64(starts[row * c + right + 1])
-            if mode == 0:
-                for i in range(start, end):
-                    x, y, u, v = points[i, 0], points[i, 1], points[i, 2], points[i, 3]
-                    inside = (x >= x1) & (x <= x2) & (y >= y1) & (y <= y2)
-                    other = (u >= u1) & (u <= u2) & (v >= v1) & (v <= v2)
-                    out_box[count] = box
-                    out_point[count] = ids[i]
-                    out_code[count] = code
-                    count += np.uint64(inside & (not other))
-            else:
-                for i in range(start, end):
-                    x, y = points[i, 0], points[i, 1]
-                    if x >= x1 and x <= x2 and y >= y1 and y <= y2:
-                        u, v = points[i, 2], points[i, 3]
-                        other = u >= u1 and u <= u2 and v >= v1 and v <= v2
-                        # Both: reported from one side only.
-                        if other and (side == 1 or (mode == 1 and not changed[ids[i]])):
-                            continue
-                        out_box[count] = box
-                        out_point[count] = ids[i]
-                        out_code[count] = np.uint8(3) if other else code
-                        count += one
-    return last, count, np.uint64(0)
-
-
-@njit(nogil=True, cache=True)
-def _walk_boxes(
-    names, first, last, boxes, modes, side, starts, ids, points, changed, a, b, c, d, e, f, g, h
-):
-    """All pairs of the boxes `first` to `last`, in pieces of memory that grow as needed."""
-    pieces = [(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))]
-    size, needed = np.uint64(max(4096, (last - first) * 4)), np.uint64(0)
-    while first < last:
-        size = max(size, needed)
-        out_box = np.empty(size, np.int32)
-        out_point = np.empty(size, np.int32)
-        out_code = np.empty(size, np.uint8)
-        first, count, needed = _fill_from_boxes(
-            names,
-            first,
-            last,
-            boxes,
-            modes,
-            side,
-            starts,
-            ids,
-            points,
-            changed,
-            out_box,
-            out_point,
-            out_code,
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-        )
-        pieces.append((out_box[:count], out_point[:count], out_code[:count]))
-    return pieces
-
-
-@njit(nogil=True, cache=True)
-def _index_boxes(chosen, boxes, a, b, c, d, e, f, g, h):
-    """For each cell, the chosen boxes that overlap it, now or before."""
-    total = c * g
-    starts = np.zeros(total + 1, np.int64)
-    spans = np.empty((len(chosen), 4), np.int32)
-    for k in range(len(chosen)):
-        box = chosen[k]
-        x1, y1, x2, y2 = boxes[box, 0], boxes[box, 1], boxes[box, 2], boxes[box, 3]
-        u1, v1, u2, v2 = boxes[box, 4], boxes[box, 5], boxes[box, 6], boxes[box, 7]
-        now, before = x1 <= x2 and y1 <= y2, u1 <= u2 and v1 <= v2
-        if now and before:
-            x1, y1, x2, y2 = min(x1, u1), min(y1, v1), max(x2, u2), max(y2, v2)
-        elif before:
-            x1, y1, x2, y2 = u1, v1, u2, v2
-        elif not now:
-            spans[k, 0] = 1
-            spans[k, 1] = 0
-            spans[k, 2] = 1
-            spans[k, 3] = 0
-            continue
-        spans[k, 0], spans[k, 1] = cell_of(x1, a, b, c, d), cell_of(x2, a, b, c, d)
-        spans[k, 2], spans[k, 3] = cell_of(y1, e, f, g, h), cell_of(y2, e, f, g, h)
-        for row in range(spans[k, 2], spans[k, 3] + 1):
-            for column in range(spans[k, 0], spans[k, 1] + 1):
-                starts[row * c + column + 1] += 1
-    for cell in range(total):
-        starts[cell + 1] += starts[cell]
-    entries = np.empty(starts[total], np.int32)
-    fill = starts[:total].copy()
-    for k in range(len(chosen)):
-        for row in range(spans[k, 2], spans[k, 3] + 1):
-            for column in range(spans[k, 0], spans[k, 1] + 1):
-                cell = row * c + column
-                entries[fill[cell]] = chosen[k]
-                fill[cell] += 1
-    return starts, entries
+        for row in range(windows[k, 1], windows[k, 3] + 1):
+            start = np.uint64(starts[np.uint64(row * columns + windows[k, 0])])
+            end = np.uint64(starts[np.uint64(row * columns + windows[k, 2] + 1)])
+            if count + found + (end - start) > capacity:
+                return np.int64(k), count, _room_for(windows[k], starts, columns)
+            for i in range(start, end):
+                if standing is None:
+                    mask = moving_point_in(entries, i, x1, y1, u1, v1, x2, y2, u2, v2)
+                    kept = masks >> (mask | np.uint64((points[i] >> top) << np.uint32(4)))
+                else:
+                    mask = standing_point_in(entries, i, x1, y1, u1, v1, x2, y2, u2, v2)
+                    kept = masks >> (mask | np.uint64(48))
+                hits[found] = i | (mask << np.uint64(32))
+                found += kept & np.uint64(1)
+        for hit in range(found):
+            i, mask = hits[hit] & np.uint64(0xFFFFFFFF), hits[hit] >> np.uint64(32)
+            code = np.uint8((mask & np.uint64(3)) == 3) | np.uint8((mask >= np.uint64(12)) << 1)
+            point = points[i] & NAME
+            out_box[count] = box
+            out_point[count] = point
+            out_code[count] = code
+            if code == 3 and not (changed_points[point] or (mode == 2 and changed_boxes[box])):
+                continue
+            count += np.uint64(1)
+    return np.int64(len(names)), count, 0
 
 
 @njit(nogil=True, cache=True)
 def _fill_from_points(
-    chosen,
-    first,
-    last,
-    points,
-    boxes,
-    modes,
-    starts,
-    entries,
-    out_box,
-    out_point,
-    out_code,
-    a,
-    b,
-    c,
-    d,
-    e,
-    f,
-    g,
-    h,
-):
-    """For each unchanged point, the changed boxes of its cell; stops before one may not fit."""
-    capacity, count = np.uint64(len(out_box)), np.uint64(0)
-    for k in range(first, last):
-        point = chosen[k]
-        x, y = points[point, 0], points[point, 1]
-        if x != x or y != y:
+    names, rows, windows, boxes, entries, starts, columns, modes, loud, first, hits, out_box,
+    out_point, out_code,
+):  # fmt: skip
+    """For each point that moved, the boxes that stand still and whose first corner is in its
+    window; stops before one may not fit."""
+    capacity, count = np.uint64(len(hits)), np.uint64(0)
+    masks = LOUD_MASKS if loud else QUIET_MASKS
+    for k in range(np.uint64(first), np.uint64(len(names))):
+        x, y, u, v = rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3]
+        found = np.uint64(0)
+        if windows[k, 0] > windows[k, 2]:
             continue
-        cell = cell_of(y, e, f, g, h) * c + cell_of(x, a, b, c, d)
-        start, end = np.uint64(starts[cell]), np.uint64(starts[cell + 1])
-        if count + (end - start) > capacity:
-            return k, count, end - start
-        for i in range(start, end):
-            box = entries[i]
-            now = (
-                (x >= boxes[box, 0])
-                & (x <= boxes[box, 2])
-                & (y >= boxes[box, 1])
-                & (y <= boxes[box, 3])
-            )
-            was = (
-                (x >= boxes[box, 4])
-                & (x <= boxes[box, 6])
-                & (y >= boxes[box, 5])
-                & (y <= boxes[box, 7])
-            )
+        for row in range(windows[k, 1], windows[k, 3] + 1):
+            start = np.uint64(starts[np.uint64(row * columns + windows[k, 0])])
+            end = np.uint64(starts[np.uint64(row * columns + windows[k, 2] + 1)])
+            if count + found + (end - start) > capacity:
+                return np.int64(k), count, _room_for(windows[k], starts, columns)
+            for i in range(start, end):
+                mask = in_standing_box(entries, i, x, y, u, v)
+                hits[found] = i | (mask << np.uint64(32))
+                found += (masks >> (mask | np.uint64(48))) & np.uint64(1)
+        for hit in range(found):
+            i, mask = hits[hit] & np.uint64(0xFFFFFFFF), hits[hit] >> np.uint64(32)
+            code = np.uint8((mask & np.uint64(3)) == 3) | np.uint8((mask >= np.uint64(12)) << 1)
+            box = boxes[i]
             out_box[count] = box
-            out_point[count] = point
-            out_code[count] = np.uint8(now) | (np.uint8(was) << np.uint8(1))
-            count += np.uint64(now | was) if modes[box] == 2 else np.uint64(now != was)
-    return last, count, np.uint64(0)
-
-
-@njit(nogil=True, cache=True)
-def _walk_points(
-    chosen, first, last, points, boxes, modes, starts, entries, a, b, c, d, e, f, g, h
-):
-    """All pairs of the points of `chosen[first:last]`, in pieces of memory that grow as needed."""
-    pieces = [(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))]
-    size, needed = np.uint64(max(4096, (last - first) * 4)), np.uint64(0)
-    while first < last:
-        size = max(size, needed)
-        out_box = np.empty(size, np.int32)
-        out_point = np.empty(size, np.int32)
-        out_code = np.empty(size, np.uint8)
-        first, count, needed = _fill_from_points(
-            chosen,
-            first,
-            last,
-            points,
-            boxes,
-            modes,
-            starts,
-            entries,
-            out_box,
-            out_point,
-            out_code,
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-        )
-        pieces.append((out_box[:count], out_point[:count], out_code[:count]))
-    return pieces
-
-
-def match_bulk(
-    points: Floats,
-    boxes: Floats,
-    modes: Bytes,
-    changed_points: NDArray[np.bool_],
-    changed_boxes: NDArray[np.bool_],
-    *,
-    threads: int = 1,
-) -> Pairs:
-    """The pairs that one instant changes, each once.
-
-    `modes` says of each box what it reports. A WATCHED box that itself changed should be TOUCHED,
-    so that unchanged points within it are reported too.
-    """
-    moved = np.flatnonzero(changed_points).astype(np.int32)
-    shifted = np.flatnonzero(changed_boxes).astype(np.int32)
-    parts: list[Pairs] = []
-    with _Pool(threads) as run:
-        if len(moved) and len(boxes):
-            every = np.arange(len(boxes), dtype=np.int32)
-            parts += _join_sorted(points, boxes, modes, moved, every, changed_points, run, threads)
-        rest = np.flatnonzero(~changed_points).astype(np.int32)
-        if len(rest) and len(shifted):
-            if len(shifted) < STREAMED_SHARE * len(rest):
-                parts += _join_streamed(points, boxes, modes, rest, shifted, run, threads)
-            else:
-                parts += _join_sorted(
-                    points, boxes, modes, rest, shifted, changed_points, run, threads
-                )
-    return _joined(parts)
+            out_point[count] = names[k]
+            out_code[count] = code
+            count += np.uint64(code != 3 or modes[box] != 0)
+    return np.int64(len(names)), count, 0
 
 
 class _Pool:
     """Runs pieces of work on a few threads; the kernels let go of the interpreter."""
 
     def __init__(self, threads: int) -> None:
+        self.threads = max(1, threads)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def __enter__(self) -> _Pool:
@@ -345,90 +203,36 @@ class _Pool:
             return [piece() for piece in work]
         return [future.result() for future in [self._pool.submit(piece) for piece in work]]
 
+    def cut(self, size: int, each: int = 1) -> list[tuple[int, int]]:
+        """Bounds of the pieces that a work of this size is cut into."""
+        pieces = each * self.threads if self.threads > 1 and size > SERIAL else 1
+        cuts = np.linspace(0, size, pieces + 1).astype(int)
+        return [(int(low), int(high)) for low, high in pairwise(cuts)]
 
-def _join_sorted(
-    points: Floats,
-    boxes: Floats,
-    modes: Bytes,
-    chosen_points: Ints,
-    chosen_boxes: Ints,
-    changed: NDArray[np.bool_],
-    run: _Pool,
-    threads: int,
-) -> list[Pairs]:
-    """Points sorted by cell and boxes walked past them: twice, by now and by before."""
-    grid = choose_grid(points[chosen_points], boxes[chosen_boxes], len(chosen_points))
-    names = chosen_boxes
-    if len(chosen_points) > GATHERED_SHARE * len(chosen_boxes):
-        # In the order of their cells, and copied so: memory is then read in one direction.
-        names = order_by_cell(boxes, grid, chosen_boxes)
-    rows, kinds = boxes[names], modes[names]
-    both = run.map(partial(sort_by_cell, points, 2 * side, grid, chosen_points) for side in (0, 1))
 
-    def walk(side: int, first: int, last: int) -> list[Pairs]:
-        found = both[side]
-        pieces: list[Pairs] = _walk_boxes(
-            names,
-            first,
-            last,
-            rows,
-            kinds,
-            side,
-            found.starts,
-            found.ids,
-            found.points,
-            changed,
-            *grid.columns,
-            *grid.rows,
-        )
-        return pieces
-
-    pieces = run.map(
-        partial(walk, side, first, last)
-        for side in (0, 1)
-        for first, last in _pieces(len(names), threads)
+def _sorted(
+    rows: Floats,
+    chosen: Ints,
+    grid: Grid,
+    pool: _Pool,
+    into: Floats | None = None,
+    *,
+    moves: bool = False,
+) -> Sorted:
+    """The chosen rows in the order of their cells, or as many columns as there are to write into;
+    with `moves`, points with entries for now and before."""
+    parts = [chosen[low:high] for low, high in pool.cut(len(chosen))]
+    place, scatter = (place_moves, scatter_moves) if moves else (place_rows, scatter_rows)
+    placed = pool.map(partial(place, rows, part, grid) for part in parts)
+    counts = np.stack([count for _, count in placed]) if len(placed) > 1 else placed[0][1][None, :]
+    starts = start_cells(counts)
+    names = np.empty(starts[-1], np.uint32 if moves else np.int32)
+    ordered = np.empty((starts[-1], rows.shape[1])) if into is None else into
+    pool.map(
+        partial(scatter, rows, part, cells, places, names, ordered)
+        for part, (cells, _), places in zip(parts, placed, counts, strict=True)
     )
-    return [Pairs(*piece) for found in pieces for piece in found]
-
-
-def _join_streamed(
-    points: Floats,
-    boxes: Floats,
-    modes: Bytes,
-    chosen_points: Ints,
-    chosen_boxes: Ints,
-    run: _Pool,
-    threads: int,
-) -> list[Pairs]:
-    """A few boxes listed by cell, and many points walked past them."""
-    few = boxes[chosen_boxes]
-    grid = choose_grid(few, few, len(chosen_boxes))
-    starts, entries = _index_boxes(chosen_boxes, boxes, *grid.columns, *grid.rows)
-
-    def walk(first: int, last: int) -> list[Pairs]:
-        pieces: list[Pairs] = _walk_points(
-            chosen_points,
-            first,
-            last,
-            points,
-            boxes,
-            modes,
-            starts,
-            entries,
-            *grid.columns,
-            *grid.rows,
-        )
-        return pieces
-
-    pieces = run.map(
-        partial(walk, first, last) for first, last in _pieces(len(chosen_points), threads)
-    )
-    return [Pairs(*piece) for found in pieces for piece in found]
-
-
-def _pieces(size: int, threads: int) -> list[tuple[int, int]]:
-    cuts = np.linspace(0, size, max(1, threads) + 1).astype(int)
-    return [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
+    return Sorted(grid, starts, names, ordered)
 
 
 def _joined(parts: list[Pairs]) -> Pairs:
@@ -443,18 +247,247 @@ def _joined(parts: list[Pairs]) -> Pairs:
     )
 
 
+class _Join(NamedTuple):
+    """Rows that walk past others, how far they reach, what compares them, and what it needs."""
+
+    walked: Sorted
+    past: Sorted
+    reach: tuple[float, float]
+    fill: Callable[..., tuple[int, int, int]]
+    needs: tuple[Any, ...]
+
+
+def _walk(join: _Join, low: int, high: int) -> list[Pairs]:
+    """What the walked rows `low` to `high` find."""
+    past, reach = join.past, join.reach
+    names, rows = join.walked.names[low:high], join.walked.rows[low:high]
+    windows = np.empty((high - low, 4), np.int32)
+    far = windows_of(rows, *reach, past.grid, windows)
+    others = (past.names, past.rows, past.starts, past.grid.columns.cells, *join.needs)
+    pieces = _filled(join.fill, (names, rows, windows, *others))
+    if len(far):
+        rest = rest_of_windows(rows, *reach, past.grid, windows, far)
+        again = np.repeat(far, 4)
+        pieces += _filled(join.fill, (names[again], rows[again], rest, *others))
+    return pieces
+
+
+def _filled(fill: Callable[..., tuple[int, int, int]], work: tuple[Any, ...]) -> list[Pairs]:
+    """All pairs that a fill finds, in pieces that are as large as needed."""
+    pieces: list[Pairs] = []
+    last = len(work[0])
+    first, needed = 0, min(PIECE, max(1024, 16 * last))
+    hits = np.empty(needed, np.uint64)
+    while first < last:
+        if needed > len(hits):
+            hits = np.empty(needed, np.uint64)
+        size = len(hits)
+        out = Pairs(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.uint8))
+        first, count, needed = fill(*work, first, hits, *out)
+        pieces.append(Pairs(out.boxes[:count], out.points[:count], out.codes[:count]))
+    return pieces
+
+
+@njit(nogil=True, cache=True)
+def _part(rows, width, changed, where, kept):
+    """What changed, struck out of what is kept, and what stands still and is not kept yet."""
+    moved, loose = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    m, n = 0, 0
+    for i in range(len(rows)):
+        if changed[i]:
+            moved[m] = i
+            m += 1
+            if where[i] >= 0:
+                kept[where[i]] = np.nan
+            where[i] = LOOSE
+        elif where[i] == LOOSE:
+            # Of a point, the same coordinate is compared: it is not equal if it is NaN.
+            if rows[i, 0] <= rows[i, width - 2] and rows[i, 1] <= rows[i, width - 1]:
+                loose[n] = i
+                n += 1
+            else:
+                where[i] = ABSENT
+    return moved[:m].copy(), loose[:n].copy()
+
+
+@njit(nogil=True, cache=True)
+def _levels(boxes, chosen, unit_x, unit_y):
+    """The class of each box: powers of 4 of its width and its height, in units."""
+    levels = np.empty(len(chosen), np.uint8)
+    for i in range(len(chosen)):
+        width = (boxes[chosen[i], 2] - boxes[chosen[i], 0]) * unit_x
+        height = (boxes[chosen[i], 3] - boxes[chosen[i], 1]) * unit_y
+        x, y = 0, 0
+        while width > 1.0 and x < MOST_LEVELS - 1:
+            width *= 0.25
+            x += 1
+        while height > 1.0 and y < MOST_LEVELS - 1:
+            height *= 0.25
+            y += 1
+        levels[i] = x * MOST_LEVELS + y
+    return levels
+
+
+class _Standing:
+    """The elements of one side that stand still, in the order of their cells.
+
+    Boxes are sorted by their first corner in classes of like size, so that a point finds those
+    that hold it within the reach of the class. It is no more than a cache of the rows: who changes
+    is struck out, and who stands still again is loose until it is worth to sort all of them.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.reset()
+
+    def reset(self) -> None:
+        self._where = np.empty(0, np.int32)
+        self._rows = np.empty((0, self._width))
+        self._debt = 0
+        self.classes: list[tuple[Sorted, tuple[float, float]]] = []
+
+    def part(self, rows: Floats, changed: Bools) -> tuple[Ints, Ints]:
+        """The elements that changed, and those that stand still and are not kept here."""
+        if len(rows) < len(self._where):
+            self.reset()
+        if len(rows) > len(self._where):
+            new = np.full(len(rows) - len(self._where), LOOSE, np.int32)
+            self._where = np.concatenate([self._where, new])
+        moved, loose = _part(rows, self._width, changed, self._where, self._rows)
+        return moved, loose
+
+    def keep(self, rows: Floats, loose: Ints, size: tuple[float, float], pool: _Pool) -> Ints:
+        """Sorts the loose elements in once they have cost more than that; who is loose then.
+
+        `size` is the size of the windows that will be asked for, if this holds points.
+        """
+        self._debt += LOOSE_COST * len(loose)
+        if self._debt <= len(self._rows) // 2 + len(loose):
+            return loose
+        kept = np.flatnonzero(self._where >= 0).astype(np.int32)
+        chosen = np.sort(np.concatenate([kept, loose]))
+        self._debt = 0
+        self._rows = np.empty((len(chosen), self._width))
+        self.classes = []
+        first = 0
+        for part, reach in [(chosen, size)] if self._width == 2 else _classes(rows, chosen):
+            grid = choose_grid(sample_rows(rows, part, 2), *reach, len(part))
+            found = _sorted(rows, part, grid, pool, self._rows[first : first + len(part)])
+            self._where[found.names] = np.arange(first, first + len(part), dtype=np.int32)
+            first += len(part)
+            self.classes.append((found, reach))
+        return loose[:0]
+
+
+def _classes(boxes: Floats, chosen: Ints) -> list[tuple[Ints, tuple[float, float]]]:
+    """Boxes in classes of like size, the largest class first, and the most that each reaches."""
+    if len(chosen) == 0:
+        return []
+    corners = np.sort(sample_rows(boxes, chosen, 4)[:, :2], axis=0)
+    with np.errstate(all="ignore"):
+        spans = corners[-1 - len(corners) // 200] - corners[len(corners) // 200]
+        units = np.where((spans > 0.0) & (spans < np.inf), len(chosen) ** 0.5 / spans, 1.0)
+        levels = _levels(boxes, chosen, *units)
+        found = []
+        for level in np.unique(levels):
+            part = chosen[levels == level]
+            sizes = (boxes[part, 2:4] - boxes[part, :2]).max(axis=0)
+            # A difference may have been rounded down: the next number is not too small.
+            reach = np.nextafter(sizes, np.inf)
+            found.append((part, (float(reach[0]), float(reach[1]))))
+    return sorted(found, key=lambda one: -len(one[0]))
+
+
 class BulkMatcher:
-    """The bulk join of instant after instant; what stands still is kept in order between them."""
+    """The bulk join of instant after instant, which keeps in order what stands still.
+
+    It relies on the flags alone: what is not flagged as changed has the values of the last call.
+    Elements may be appended; after anything else there is `reset`.
+    """
+
+    def __init__(self) -> None:
+        self._points, self._boxes = _Standing(2), _Standing(4)
+
+    def reset(self) -> None:
+        """Forget what stands still."""
+        self._points.reset()
+        self._boxes.reset()
 
     def match(
         self,
         points: Floats,
         boxes: Floats,
         modes: Bytes,
-        changed_points: NDArray[np.bool_],
-        changed_boxes: NDArray[np.bool_],
+        changed_points: Bools,
+        changed_boxes: Bools,
         *,
         threads: int = 1,
     ) -> Pairs:
-        """The same as `match_bulk`."""
-        return match_bulk(points, boxes, modes, changed_points, changed_boxes, threads=threads)
+        """The pairs that one instant changes, each once; see `match_bulk`."""
+        moved, loose_points = self._points.part(points, changed_points)
+        shifted, loose_boxes = self._boxes.part(boxes, changed_boxes)
+        if len(points) == 0 or len(boxes) == 0 or len(moved) + len(shifted) == 0:
+            return EMPTY
+        joins: list[_Join] = []
+        flags = (modes, changed_boxes, changed_points)
+        with _Pool(threads if len(points) + len(boxes) > SERIAL else 1) as pool:
+            size = typical_size(boxes, shifted if len(shifted) else loose_boxes)
+            if _is_full(len(moved) / len(points), len(shifted) / len(boxes)):
+                self.reset()
+                loose_points = np.flatnonzero(~changed_points).astype(np.int32)
+                loose_boxes = np.flatnonzero(~changed_boxes).astype(np.int32)
+            else:
+                if len(shifted):
+                    loose_points = self._points.keep(points, loose_points, size, pool)
+                if len(moved):
+                    loose_boxes = self._boxes.keep(boxes, loose_boxes, size, pool)
+            # Loose elements meet what changed as if they had, too: from where they are to there.
+            entered = np.concatenate([moved, loose_points]) if len(shifted) else moved
+            walking = np.concatenate([shifted, loose_boxes]) if len(moved) else shifted
+            walked = None
+            if len(entered) and len(walking):
+                grid = choose_grid(sample_rows(points, entered, 2), *size, len(entered))
+                entries = _sorted(points, entered, grid, pool, moves=True)
+                walked = _sorted(boxes, walking, grid, pool)
+                joins.append(_Join(walked, entries, (0.0, 0.0), _fill_from_boxes, (None, *flags)))
+            if len(shifted):
+                for standing, _ in self._points.classes:
+                    if walked is None or len(walking) > len(shifted):
+                        walked = _sorted(boxes, shifted, standing.grid, pool)
+                    needs = (True, *flags)
+                    joins.append(_Join(walked, standing, (0.0, 0.0), _fill_from_boxes, needs))
+            if len(moved) and self._boxes.classes:
+                ordered = _sorted(points, moved, self._boxes.classes[0][0].grid, pool)
+                kinds = (modes, bool(modes.any()))
+                for standing, reach in self._boxes.classes:
+                    joins.append(_Join(ordered, standing, reach, _fill_from_points, kinds))
+            found = pool.map(
+                partial(_walk, join, low, high)
+                for join in joins
+                for low, high in pool.cut(len(join.walked.names), 2)
+            )
+        return _joined([piece for pieces in found for piece in pieces])
+
+
+def _is_full(moved: float, shifted: float) -> bool:
+    """Is it cheaper to join all with all than to keep apart what stands still? The shares are
+    weighed by the walks that each of them causes, and the sorting."""
+    walks = moved + 1.5 * shifted - 0.5 * moved * shifted
+    return walks + 0.6 * (moved + shifted) > 1.0 + 0.6 * 2
+
+
+def match_bulk(
+    points: Floats,
+    boxes: Floats,
+    modes: Bytes,
+    changed_points: Bools,
+    changed_boxes: Bools,
+    *,
+    threads: int = 1,
+) -> Pairs:
+    """The pairs that one instant changes, each once.
+
+    `modes` says of each box what it reports. A WATCHED box that itself changed should be TOUCHED,
+    so that unchanged points within it are reported too.
+    """
+    return BulkMatcher().match(points, boxes, modes, changed_points, changed_boxes, threads=threads)
