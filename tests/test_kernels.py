@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, BulkMatcher, Pairs, match_bulk
 from place.kernels.grid import cells_of, choose_grid
+from place.kernels.progressive import match_progressive
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -237,3 +238,42 @@ def test_coordinates_far_away_do_not_spoil_the_grid() -> None:
         assert cells.min() >= 0
         assert cells.max() < grid.cells
         assert np.bincount(cells).max() < len(places) / 50
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
+@pytest.mark.parametrize("readings", [3, 400])
+def test_the_progressive_join_reports_what_each_reading_changes(
+    world: Callable[[np.random.Generator], World], readings: int
+) -> None:
+    for seed in range(3):
+        chance = np.random.default_rng(seed)
+        pool_points, pool_boxes = world(chance)
+        positions = moved(pool_points, pool_points, 0.2, chance)
+        regions = moved(pool_boxes, pool_boxes, 0.2, chance)
+        modes = chance.choice([SIMPLE, WATCHED, TOUCHED], len(regions)).astype(np.uint8)
+        slots = chance.integers(-1, len(positions), readings).astype(np.int32)
+        counts = np.minimum(chance.choice([0, 0, 1, 4], readings), len(regions))
+        moves = [chance.permutation(len(regions))[:count] for count in counts]
+        starts = np.concatenate([[0], np.cumsum([len(move) for move in moves])]).astype(np.int64)
+        boxes = np.concatenate(moves).astype(np.int32)
+        before, regions_before = positions.copy(), regions.copy()
+        expected, to, move_to = set(), np.full((readings, 2), NAN), np.full((len(boxes), 4), NAN)
+        for i, slot in enumerate(slots):
+            now, regions_now = before.copy(), regions_before.copy()
+            cp, cb = np.zeros(len(now), np.bool_), np.zeros(len(regions), np.bool_)
+            if slot >= 0:
+                to[i] = moved(before[[slot]], pool_points, 0.9, chance)[0]
+                now[slot], cp[slot] = to[i], True
+            mine = slice(starts[i], starts[i + 1])
+            move_to[mine] = moved(regions_before[boxes[mine]], pool_boxes, 0.9, chance)
+            regions_now[boxes[mine]], cb[boxes[mine]] = move_to[mine], True
+            points, rows = np.hstack([now, before]), np.hstack([regions_now, regions_before])
+            expected |= {(i, *pair) for pair in compared(points, rows, modes, cp, cb)}
+            before, regions_before = now, regions_now
+        found = match_progressive(positions, regions, modes, slots, to, starts, boxes, move_to)
+        listed = list(zip(*(column.tolist() for column in found), strict=True))
+        assert len(set(listed)) == len(listed), "a pair is reported twice"
+        assert (np.diff(found.reading) >= 0).all()
+        assert set(listed) == expected
+        np.testing.assert_array_equal(positions, before)
+        np.testing.assert_array_equal(regions, regions_before)

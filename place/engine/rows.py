@@ -89,8 +89,11 @@ def make_rows(
             slots = decided.slots[chosen]
             owners = regions.owner[decided.regions[chosen]]
             output = _output(cell, plan, slots, owners, view, rows, now)
-            for row, instant in zip(output, instants[chosen].tolist(), strict=True):
-                deltas.append(Delta(plan.name, sign, row, instant))  # type: ignore[arg-type]
+            name = plan.name
+            deltas += [
+                Delta(name, sign, row, instant)  # type: ignore[arg-type]
+                for row, instant in zip(output, instants[chosen].tolist(), strict=True)
+            ]
     return deltas
 
 

@@ -106,8 +106,11 @@ def typical_size(boxes: Floats, chosen: Ints) -> tuple[float, float]:
     return float(sizes[len(sizes) // 2, 0]), float(sizes[len(sizes) // 2, 1])
 
 
-def choose_grid(sample: Floats, width: float, height: float, count: int) -> Grid:
-    """A grid for `count` points like the sample, asked for windows of about this size."""
+def choose_grid(
+    sample: Floats, width: float, height: float, count: int, *, square: bool = False
+) -> Grid:
+    """A grid for `count` points like the sample, asked for windows of about this size; or, for
+    lists that are no runs of one array, one with cells of half that size."""
     sample = sample[np.isfinite(sample).all(axis=1)]
     if len(sample) == 0:
         sample = np.zeros((1, 2))
@@ -115,13 +118,13 @@ def choose_grid(sample: Floats, width: float, height: float, count: int) -> Grid
     with np.errstate(all="ignore"):
         ends = [_ends(values) for values in ordered]
         spans = [high - low for low, high in ends]
-        columns, rows = _divide(_share(width, spans[0]), _share(height, spans[1]), count)
+        columns, rows = _divide(_share(width, spans[0]), _share(height, spans[1]), count, square)
         grid = Grid(_even(*ends[0], columns), _even(*ends[1], rows))
         best, crowding = grid, _crowding(sample, grid, count)
         if crowding <= CROWDED * max(1.0, count / (columns * rows)):
             return grid
         shares = _share_of_points(ordered[0], width), _share_of_points(ordered[1], height)
-        columns, rows = _divide(*shares, count)
+        columns, rows = _divide(*shares, count, square)
         for make in (_by_slots, _by_knots):
             grid = Grid(make(ordered[0], columns), make(ordered[1], rows))
             crowded = _crowding(sample, grid, count)
@@ -148,7 +151,7 @@ def _share_of_points(values: Floats, size: float) -> float:
     return float(np.median(last - first)) / len(values)
 
 
-def _divide(width: float, height: float, count: int) -> tuple[int, int]:
+def _divide(width: float, height: float, count: int, square: bool) -> tuple[int, int]:
     """Columns and rows of the unit square with `count` points, for windows of this size.
 
     A window costs the points of all cells that it touches, and something for each row. Columns
@@ -159,6 +162,8 @@ def _divide(width: float, height: float, count: int) -> tuple[int, int]:
     width, height = max(width, 1e-9), max(height, 1e-9)
     tall = min(1.0, (RUN_COST / max(width * height * count, 1e-9)) ** 0.5)
     rows, columns = min(1.0 / (height * tall), most), min(10.0 / width, most)
+    if square:
+        rows, columns = min(2.0 / height, most), min(2.0 / width, most)
     if rows * columns > most:
         columns = max(min(columns, 2.0 / width), most / rows)
     if rows * columns > most:

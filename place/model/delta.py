@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from place.model.types import Row
 
@@ -17,8 +16,7 @@ Sign = Literal[1, -1]
 Answer = Counter[Row]
 
 
-@dataclass(frozen=True)
-class Delta:
+class Delta(NamedTuple):
     """`row` joined (+1) or left (−1) the answer of `query` at `instant`."""
 
     query: str

@@ -15,7 +15,7 @@ from place.engine.plans import missing_operator
 from place.engine.route import Matrix
 from place.errors import Unsupported
 from place.model.clock import Clock, now
-from place.model.delta import Answer, Delta, difference
+from place.model.delta import FEW, Answer, Delta, difference
 from place.model.reading import Input, Reading
 from place.model.schema import Stream
 from place.model.time import BEGINNING, ceil_to
@@ -98,7 +98,6 @@ class LocalRuntime:
         self.catalog = Catalog()
         self._streams: dict[str, StreamState] = {}
         self._timelines: dict[frozenset[str], Timeline] = {}
-        self._answers: dict[str, Answer] = {}
         self._replay()
 
     def close(self) -> None:
@@ -127,8 +126,9 @@ class LocalRuntime:
         return self._take(inputs)
 
     def answer(self, query: str) -> Answer:
-        """The answer as its deltas have built it up."""
-        return Counter(self._answers[fold(query)])
+        """The answer of a registered query now, from what its cells hold."""
+        plan = self.catalog.queries[fold(query)]
+        return self._timeline(plan).probe(plan, self._tables([plan]))
 
     def instant(self, query: str) -> int:
         """The instant that a registered query has reached."""
@@ -140,10 +140,7 @@ class LocalRuntime:
         if operator is not None:
             raise Unsupported(operator, self.name)
         timeline = self._open(query.streams, self._now(query))
-        answer: Answer = Counter()
-        for delta in timeline.register([query], self._tables([query])):
-            answer[delta.row] += 1
-        return answer
+        return timeline.probe(query, self._tables([query]))
 
     def statistics(self, stream: str) -> dict[str, int]:
         """How many objects a stream has now, and how many readings were taken and were late."""
@@ -284,18 +281,16 @@ class LocalRuntime:
                 )
 
     def _settle(self, deltas: list[Delta]) -> list[Delta]:
-        """Consolidate by query and instant, and keep the answers."""
-        groups: dict[tuple[int, str], Answer] = {}
+        """Consolidate by query and instant; where all deltas have one sign there is no need to."""
+        groups: dict[tuple[int, str], list[Delta]] = {}
         for delta in deltas:
-            rows = groups.setdefault((delta.instant, delta.query), Counter())
-            rows[delta.row] += delta.sign
+            groups.setdefault((delta.instant, delta.query), []).append(delta)
         settled: list[Delta] = []
-        for (instant, name), rows in sorted(groups.items(), key=lambda item: item[0][0]):
-            settled += difference(name, -rows, +rows, instant)
-        for delta in settled:
-            answer = self._answers.setdefault(fold(delta.query), Counter())
-            answer[delta.row] += delta.sign
-            if answer[delta.row] == 0:
-                del answer[delta.row]
-        self._answers = {key: self._answers.get(key, Counter()) for key in self.catalog.queries}
+        for (instant, name), group in sorted(groups.items(), key=lambda item: item[0][0]):
+            gone = [delta.row for delta in group if delta.sign < 0]
+            come = [delta.row for delta in group if delta.sign > 0]
+            if (gone and come) or len(group) < FEW:
+                settled += difference(name, Counter(gone), Counter(come), instant)
+            else:
+                settled += group
         return settled

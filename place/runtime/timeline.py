@@ -7,13 +7,14 @@ others. So each set of streams that queries read has cells of its own, which are
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 
 from place.engine.cell import Cell, Step
 from place.engine.route import Matrix, Place
 from place.engine.run import can_run, run
-from place.model.delta import Delta
+from place.model.delta import Answer, Delta
 from place.model.reading import Reading
 from place.model.schema import Stream
 from place.model.time import ceil_to
@@ -21,6 +22,8 @@ from place.model.types import Row
 from place.plan.query import Query
 
 LONG_AFTER = 1 << 62
+PROBE = "\0probe"
+"""The name of a query that is asked once; no name that can be written is the same."""
 SHORTEST_RUN, LONGEST_RUN, CROWD = 3, 100_000, 256
 """So many instants, of at most so many readings on average, are taken in one pass."""
 
@@ -175,6 +178,13 @@ class Timeline:
         for query in queries:
             self.queries[query.name] = query
         return self.step(Step(self.instant, register=queries, tables=tables, locate=self.locate))
+
+    def probe(self, query: Query, tables: dict[str, Sequence[Row]]) -> Answer:
+        """The answer of a query at the instant that the cells have reached."""
+        asked = replace(query, name=PROBE)
+        found = self.step(Step(self.instant, register=[asked], tables=tables, locate=self.locate))
+        self.step(Step(self.instant, drop=[PROBE], locate=self.locate))
+        return Counter(delta.row for delta in found)
 
     def drop(self, names: Sequence[str]) -> list[Delta]:
         """Queries that end: their answers as negative deltas."""
