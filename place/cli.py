@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import place
+from bench import command as bench
 from place import demo, prompt
 from place.errors import PlaceError
 from place.script import command as script
@@ -21,6 +22,7 @@ start here:
   place sql                       type statements; readings too: .push, .at
   place sql -f setup.sql          execute the statements of a file
   place script tests/scripts      run continuous-query scripts and check them
+  place bench match               how fast the matcher is, beside an R-tree and a database
 
 a first session at `place sql`:
   CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, type STRING);
@@ -41,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (demo, prompt, script):
+    for module in (demo, prompt, script, bench):
         module.add_parser(commands)
     return parser
 

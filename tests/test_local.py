@@ -15,6 +15,8 @@ from place.engine.columns import Dictionary
 from place.engine.state import load_cell, save_cell
 from place.errors import ReadingError, Unsupported
 from place.model.delta import Delta
+from place.model.reading import Advance, Input, Reading
+from place.runtime import timeline
 from place.runtime.local import LocalRuntime
 from place.runtime.timeline import Timeline
 from place.script.blocks import read_script
@@ -115,8 +117,8 @@ def test_what_is_not_there_yet_is_named() -> None:
 def kept(session: Session) -> set[object]:
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
-    (timeline,) = runtime._timelines.values()
-    return {key for cell in timeline.cells for key in cell.subjects["Cars"].slots}
+    (line,) = runtime._timelines.values()
+    return {key for cell in line.cells for key in cell.subjects["Cars"].slots}
 
 
 def test_objects_that_no_query_can_reach_are_not_kept() -> None:
@@ -216,3 +218,35 @@ def test_what_is_not_needed_any_more_is_let_go() -> None:
     cells = [cell for line in runtime._timelines.values() for cell in line.cells]
     assert all(len(cell.polygons) <= 3 for cell in cells)
     assert all(len(cell.focals) <= 1100 for cell in cells)
+
+
+@pytest.mark.parametrize("cells", ["1x1", "2x2"])
+def test_one_pass_over_many_instants_sends_what_one_instant_after_the_other_sends(
+    cells: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = np.random.default_rng(11)
+    inputs: list[Input] = []
+    for instant in range(1, 400):
+        for key in chance.integers(0, 60, chance.integers(0, 4)).tolist():
+            x, y = (float(v) for v in chance.integers(0, 40, 2) / 4)
+            row = (key, x, y) if chance.random() < 0.9 else None
+            inputs.append(Reading("Cars", key, instant * 250_000, row))
+    found = []
+    for shortest in (3, 10**9):
+        monkeypatch.setattr(timeline, "SHORTEST_RUN", shortest)
+        session = place.connect(runtime="local", cells=cells)
+        session.sql(
+            "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE) WITH (timeout = '20 seconds')"
+        )
+        patrols = ", ".join(f"({i}, {i % 30}, {1 + i % 3}, 2)" for i in range(50))
+        session.sql(
+            "CREATE TABLE Patrols (ID BIGINT, focal BIGINT, xdist DOUBLE, ydist DOUBLE)"
+            f" AS VALUES {patrols}"
+        )
+        session.sql("REGISTER QUERY p AS SELECT Q.ID, O.id FROM Patrols Q, Cars O WHERE O INSIDE Q")
+        session.sql("REGISTER QUERY s AS SELECT id FROM Cars INSIDE (2, 2, 7, 7)")
+        session.sql("REGISTER QUERY n AS SELECT id FROM Cars WHERE id BETWEEN 10 AND 20")
+        found.append(sorted(session.feed([*inputs, Advance(130_000_000)])))
+        assert session.answer("s") == [] == session.answer("n")  # all have timed out
+    assert found[0] == found[1]
+    assert len(found[0]) > 2_000

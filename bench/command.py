@@ -1,0 +1,186 @@
+"""`place bench`: the experiments as commands, each with figures that were measured in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import match, progressive, skew
+from place.errors import ConfigurationError
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "bench",
+        help="measure the kernels, beside what others need for the same work",
+        description="Measures the kernels. Every table has the seconds that this machine needs to "
+        "sort five million numbers (0.28 on a quiet machine of 2026): compare ratios of one run, "
+        "not times of several.",
+        epilog="example: place bench match --objects 1000000 --queries 1000000 --side 0.002",
+    )
+
+    def show_help(_: argparse.Namespace) -> int:
+        parser.print_help()
+        return 0
+
+    parser.set_defaults(run=show_help)
+    benches = parser.add_subparsers(title="experiments", metavar="EXPERIMENT")
+    _add_match(benches)
+    _add_progressive(benches)
+    _add_skew(benches)
+
+
+def _add_match(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "match",
+        help="the bulk join, beside an R-tree (Shapely) and a database (DuckDB)",
+        description="Objects and square queries walk about a quarter of a query's side in every "
+        "tick. The kernel tells what changed; Shapely's STRtree and DuckDB in memory evaluate all "
+        "queries again and compare with their last answer. All have to find the same deltas.",
+        epilog="example: place bench match --objects 100000 --queries 100000 --side 0.01 "
+        "--moving 0.1 --json match.json",
+    )
+    default = match.Setting()
+    _add_sizes(parser, default.objects, default.queries, default.side)
+    parser.add_argument(
+        "--moving", type=_share, default=default.moving, metavar="F", help="share that moves (1)"
+    )
+    _add_ticks(parser, default.ticks)
+    parser.set_defaults(run=run_match)
+
+
+def _add_progressive(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "progressive",
+        help="readings one by one, without and with focal ones",
+        description="Readings are taken one by one on one core, each an instant of its own. A "
+        "focal reading also moves the query that its object leads.",
+        epilog="example: place bench progressive --focal 0.1",
+    )
+    default = progressive.Setting()
+    _add_sizes(parser, default.objects, default.queries, default.side)
+    parser.add_argument(
+        "--readings", type=_number, default=default.readings, metavar="N", help="how many (200000)"
+    )
+    parser.add_argument(
+        "--focal", type=_share, metavar="F", help="share of focal readings (both 0 and 0.1)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.set_defaults(run=run_progressive)
+
+
+def _add_skew(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "skew",
+        help="a crowded world beside an even one",
+        description="90% of the objects and queries are in 1% of the space, and queries are so "
+        "much smaller that they hold as many objects; beside it the even spread.",
+        epilog="example: place bench skew --objects 1000000 --queries 1000000 --side 0.002",
+    )
+    default = skew.Setting()
+    _add_sizes(parser, default.objects, default.queries, default.side)
+    _add_ticks(parser, default.ticks)
+    parser.set_defaults(run=run_skew)
+
+
+def _add_sizes(parser: argparse.ArgumentParser, objects: int, queries: int, side: float) -> None:
+    parser.add_argument(
+        "--objects", type=_number, default=objects, metavar="N", help=f"objects ({objects})"
+    )
+    parser.add_argument(
+        "--queries", type=_number, default=queries, metavar="N", help=f"queries ({queries})"
+    )
+    parser.add_argument(
+        "--side",
+        type=_share,
+        default=side,
+        metavar="S",
+        help=f"side of a query in the unit square ({side})",
+    )
+
+
+def _add_ticks(parser: argparse.ArgumentParser, ticks: int) -> None:
+    parser.add_argument(
+        "--ticks", type=_number, default=ticks, metavar="T", help=f"measured ticks ({ticks})"
+    )
+    parser.add_argument(
+        "--threads",
+        type=_number,
+        default=os.cpu_count() or 1,
+        metavar="K",
+        help="threads of each contestant (all cores)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+
+
+def _number(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("is at least 1")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError("is between 0 and 1")
+    return value
+
+
+def run_match(arguments: argparse.Namespace) -> int:
+    """Run `place bench match`."""
+    if arguments.side == 0.0:
+        raise ConfigurationError("queries of side 0 hold nothing", hint="write --side 0.01")
+    names = ("objects", "queries", "side", "moving", "ticks", "threads")
+    figures = match.measure(match.Setting(**{name: getattr(arguments, name) for name in names}))
+    _tell("match", [figures.as_json()], arguments.json)
+    return 0
+
+
+def run_progressive(arguments: argparse.Namespace) -> int:
+    """Run `place bench progressive`."""
+    sizes = (arguments.objects, arguments.queries, arguments.side, arguments.readings)
+    shares = (0.0, 0.1) if arguments.focal is None else (arguments.focal,)
+    figures = [
+        progressive.measure(progressive.Setting(*sizes, share)).as_json() for share in shares
+    ]
+    _tell("progressive", figures, arguments.json)
+    return 0
+
+
+def run_skew(arguments: argparse.Namespace) -> int:
+    """Run `place bench skew`."""
+    names = ("objects", "queries", "side", "ticks", "threads")
+    figures = skew.measure(skew.Setting(**{name: getattr(arguments, name) for name in names}))
+    _tell("skew", [figures.as_json()], arguments.json)
+    return 0
+
+
+def _tell(title: str, figures: list[dict[str, float]], file: Path | None) -> None:
+    """A row for each figure and a column for each setting; JSON is one object, or a list."""
+    table = Table(title=f"place bench {title}", title_justify="left")
+    table.add_column("figure")
+    for _ in figures:
+        table.add_column("value", justify="right")
+    for name in figures[0]:
+        table.add_row(name, *(_shown(found[name]) for found in figures))
+    Console(highlight=False).print(table)
+    if file is not None:
+        data: Any = figures[0] if len(figures) == 1 else figures
+        try:
+            file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _shown(value: float) -> str:
+    if isinstance(value, int) or value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
