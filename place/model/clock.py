@@ -7,8 +7,10 @@ not depend on how readings fall into ticks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from place.model.schema import Stream
 from place.model.time import BEGINNING
 
 
@@ -39,6 +41,61 @@ class Clock:
         self.closed = instant if self.closed is None else max(self.closed, instant)
 
 
-def now(clocks: list[Clock]) -> int:
-    """The instant of what happens to several streams now: the slowest of those that told a time."""
-    return min((c.closed for c in clocks if c.closed is not None), default=BEGINNING)
+class Clocks:
+    """The clocks of all streams, and what time it is for those that a query reads together."""
+
+    def __init__(self) -> None:
+        self._clocks: dict[str, Clock] = {}
+
+    def follow(self, streams: Iterable[Stream]) -> None:
+        """Have a clock for each of these streams, and for no others."""
+        latenesses = {stream.name: stream.lateness for stream in streams}
+        for gone in self._clocks.keys() - latenesses.keys():
+            del self._clocks[gone]
+        for name in latenesses.keys() - self._clocks.keys():
+            self._clocks[name] = Clock(latenesses[name])
+
+    def tell(self, stream: str, time: int) -> bool:
+        """A reading of this time is there: is it in time?"""
+        return self._clocks[stream].tell(time)
+
+    def advance(self, time: int, stream: str | None) -> None:
+        """A source (all of them if None) has told all readings up to `time`."""
+        for name, clock in self._clocks.items():
+            if stream in (None, name):
+                clock.advance(time)
+
+    def closed(self, stream: str) -> int:
+        """The last instant of a stream that is complete."""
+        closed = self._clocks[stream].closed
+        return BEGINNING if closed is None else closed
+
+    def floor(self) -> int | None:
+        """The last instant that is complete in all streams that have told a time."""
+        return min((c.closed for c in self._clocks.values() if c.closed is not None), default=None)
+
+    def now(self, streams: frozenset[str]) -> int:
+        """The instant of what happens to streams now: the slowest of those that told a time.
+
+        What reads no stream happens at the latest time that any stream has told.
+        """
+        chosen = [self._clocks[name] for name in streams] or list(self._clocks.values())
+        told = [clock.closed for clock in chosen if clock.closed is not None]
+        if not told:
+            return BEGINNING
+        return min(told) if streams else max(told)
+
+    def join(self, streams: frozenset[str]) -> int:
+        """The instant of registration; a silent stream takes the time of those it meets."""
+        instant = self.now(streams)
+        clocks = [self._clocks[name] for name in streams]
+        if any(clock.closed is not None for clock in clocks):
+            for clock in clocks:
+                clock.closed = instant if clock.closed is None else clock.closed
+        return instant
+
+    def complete(self, streams: frozenset[str]) -> int | None:
+        """The last instant that is complete in all of these; None while one of them is silent."""
+        closed = [self._clocks[name].closed for name in streams]
+        told = [instant for instant in closed if instant is not None]
+        return min(told) if told and len(told) == len(closed) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from place.errors import ConfigurationError
@@ -67,6 +67,23 @@ class Journal:
             else:
                 key, row = json.loads(message)
                 yield Reading(stream, key, time, None if row is None else tuple(row))
+
+
+def replay(
+    journal: Journal,
+    become: Callable[[int], object],
+    take: Callable[[list[Input]], object],
+) -> None:
+    """Let a runtime live through its journal again: versions of the catalog, and the inputs."""
+    pending: list[Input] = []
+    for entry in journal.entries():
+        if isinstance(entry, int):
+            take(pending)
+            pending = []
+            become(entry)
+        else:
+            pending.append(entry)
+    take(pending)
 
 
 def _entry(item: Input) -> tuple[str, str | None, int, str | None]:

@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from place.engine.plans import missing_operator
 from place.engine.route import Matrix
 from place.errors import Unsupported
-from place.model.clock import Clock, now
+from place.model.clock import Clocks
 from place.model.delta import FEW, Answer, Delta, difference
 from place.model.reading import Input, Reading
 from place.model.schema import Stream
-from place.model.time import BEGINNING, ceil_to
+from place.model.time import ceil_to
 from place.model.types import Row
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
-from place.runtime.journal import Journal
+from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
 from place.runtime.timeline import Timeline
 
 
 @dataclass
 class StreamState:
-    """A stream: its clock, the last message of each key up to a floor, and the readings since.
+    """A stream: the last message of each key up to a floor, and the readings since.
 
     The floor is the slowest stream's time: a query that joins two streams begins there.
     """
 
     stream: Stream
-    clock: Clock
     base: dict[Hashable, Reading] = field(default_factory=dict)
     recent: list[Reading] = field(default_factory=list)
     readings: int = 0
@@ -96,9 +96,11 @@ class LocalRuntime:
         self._matrix = matrix or Matrix()
         self._threads = threads
         self.catalog = Catalog()
+        self._clocks = Clocks()
         self._streams: dict[str, StreamState] = {}
         self._timelines: dict[frozenset[str], Timeline] = {}
-        self._replay()
+        if self._journal is not None:
+            replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
 
     def close(self) -> None:
         """Stop; what was durable stays."""
@@ -139,33 +141,19 @@ class LocalRuntime:
         operator = missing_operator(query)
         if operator is not None:
             raise Unsupported(operator, self.name)
-        timeline = self._open(query.streams, self._now(query))
+        timeline = self._open(query.streams, self._clocks.now(query.streams))
         return timeline.probe(query, self._tables([query]))
 
     def statistics(self, stream: str) -> dict[str, int]:
         """How many objects a stream has now, and how many readings were taken and were late."""
         state = self._streams[self.catalog.streams[fold(stream)].name]
-        closed = BEGINNING if state.clock.closed is None else state.clock.closed
         return {
-            "objects": len(state.at(closed)[0]),
+            "objects": len(state.at(self._clocks.closed(state.stream.name))[0]),
             "readings": state.readings,
             "late": state.late,
         }
 
     # How it goes
-
-    def _replay(self) -> None:
-        if self._journal is None:
-            return
-        pending: list[Input] = []
-        for entry in self._journal.entries():
-            if isinstance(entry, int):
-                self._take(pending)
-                pending = []
-                self._become(self._store.load(entry))
-            else:
-                pending.append(entry)
-        self._take(pending)
 
     def _become(self, catalog: Catalog) -> list[Delta]:
         before, self.catalog = self.catalog, catalog
@@ -192,40 +180,28 @@ class LocalRuntime:
                 del self._timelines[query.streams]
         self._follow_streams()
         for query in begun:
-            self._join_clocks(query)
+            self._clocks.join(query.streams)
             timeline = self._timeline(query)
             deltas += timeline.register([query], self._tables([query]))
         return self._settle(deltas)
 
     def _follow_streams(self) -> None:
         names = {stream.name: stream for stream in self.catalog.streams.values()}
+        self._clocks.follow(names.values())
         for gone in self._streams.keys() - names.keys():
             del self._streams[gone]
-        for name, stream in names.items():
-            if name not in self._streams:
-                self._streams[name] = StreamState(stream, Clock(stream.lateness))
-
-    def _join_clocks(self, query: Query) -> None:
-        """A silent stream takes the time of those that a query joins it with."""
-        instant = self._now(query)
-        clocks = [self._streams[name].clock for name in query.streams]
-        if any(clock.closed is not None for clock in clocks):
-            for clock in clocks:
-                clock.closed = instant if clock.closed is None else clock.closed
-
-    def _now(self, query: Query) -> int:
-        clocks = [state.clock for state in self._streams.values()]
-        if not query.streams:
-            return max((c.closed for c in clocks if c.closed is not None), default=BEGINNING)
-        return now([self._streams[name].clock for name in query.streams])
+        for name in names.keys() - self._streams.keys():
+            self._streams[name] = StreamState(names[name])
 
     def _timeline(self, query: Query) -> Timeline:
         """The timeline of the streams that a query reads, filled if it is new."""
         if query.streams not in self._timelines:
-            self._timelines[query.streams] = self._open(query.streams, self._now(query))
+            self._timelines[query.streams] = self._open(
+                query.streams, self._clocks.now(query.streams)
+            )
         timeline = self._timelines[query.streams]
         if not query.streams:
-            timeline.instant = self._now(query)
+            timeline.instant = self._clocks.now(query.streams)
         return timeline
 
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
@@ -247,7 +223,7 @@ class LocalRuntime:
         for item in inputs:
             if isinstance(item, Reading):
                 state = self._streams[item.stream]
-                if not state.clock.tell(item.time):
+                if not self._clocks.tell(item.stream, item.time):
                     state.late += 1
                     continue
                 state.readings += not item.disappears
@@ -256,29 +232,22 @@ class LocalRuntime:
                     if item.stream in streams:
                         timeline.offer(item)
             else:
-                for name, state in self._streams.items():
-                    if item.stream in (None, name):
-                        state.clock.advance(item.time)
+                self._clocks.advance(item.time, item.stream)
         deltas: list[Delta] = []
         for streams, timeline in self._timelines.items():
-            closed = [self._streams[name].clock.closed for name in streams]
-            if closed and None not in closed:
-                deltas += timeline.advance(min(c for c in closed if c is not None))
+            until = self._clocks.complete(streams)
+            if until is not None:
+                deltas += timeline.advance(until)
         self._fold()
         return self._settle(deltas)
 
     def _fold(self) -> None:
-        closed = [state.clock.closed for state in self._streams.values()]
-        known = [instant for instant in closed if instant is not None]
-        if known:
-            for name, state in self._streams.items():
-                timelines = [t for streams, t in self._timelines.items() if name in streams]
-                state.fold(
-                    min(known),
-                    lambda key, name=name, timelines=timelines: any(  # type: ignore[misc]
-                        timeline.keeps(name, key) for timeline in timelines
-                    ),
-                )
+        floor = self._clocks.floor()
+        if floor is None:
+            return
+        for name, state in self._streams.items():
+            timelines = [t for streams, t in self._timelines.items() if name in streams]
+            state.fold(floor, partial(_is_kept, timelines, name))
 
     def _settle(self, deltas: list[Delta]) -> list[Delta]:
         """Consolidate by query and instant; where all deltas have one sign there is no need to."""
@@ -294,3 +263,7 @@ class LocalRuntime:
             else:
                 settled += group
         return settled
+
+
+def _is_kept(timelines: list[Timeline], stream: str, key: Hashable) -> bool:
+    return any(timeline.keeps(stream, key) for timeline in timelines)

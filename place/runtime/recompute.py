@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from place.model.clock import Clock, now
+from place.model.clock import Clocks
 from place.model.delta import Answer, Delta, difference
 from place.model.reading import Input, Reading
-from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
-from place.runtime.journal import Journal
+from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
 from place.runtime.store import CatalogStore
 
@@ -32,10 +31,10 @@ class ReferenceRuntime:
         self.catalog = Catalog()
         self._readings: dict[str, list[Reading]] = {}
         self._late: dict[str, list[Reading]] = {}
-        self._clocks: dict[str, Clock] = {}
+        self._clocks = Clocks()
         self._answers: dict[str, Answer] = {}
         self._evaluated: dict[str, int] = {}
-        self._replay()
+        replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
 
     def close(self) -> None:
         """Stop; what was durable stays."""
@@ -63,13 +62,12 @@ class ReferenceRuntime:
 
     def ask(self, query: Query, trace: Trace | None = None) -> Answer:
         """The answer of any query now, registered or not."""
-        return answer(query, self.world, self._now(query), trace)
+        return answer(query, self.world, self._clocks.now(query.streams), trace)
 
     def statistics(self, stream: str) -> dict[str, int]:
         """How many objects a stream has now, and how many readings were taken and were late."""
         definition = self.world.stream(stream)
-        clock = self._clocks[definition.name]
-        instant = BEGINNING if clock.closed is None else clock.closed
+        instant = self._clocks.closed(definition.name)
         return {
             "objects": len(objects(self.world, definition, instant)),
             "readings": sum(not r.disappears for r in self._readings[definition.name]),
@@ -87,17 +85,6 @@ class ReferenceRuntime:
 
     # How it goes
 
-    def _replay(self) -> None:
-        pending: list[Input] = []
-        for entry in self._journal.entries():
-            if isinstance(entry, int):
-                self._take(pending)
-                pending = []
-                self._become(self._store.load(entry))
-            else:
-                pending.append(entry)
-        self._take(pending)
-
     def _become(self, catalog: Catalog) -> list[Delta]:
         before, self.catalog = self.catalog, catalog
         deltas: list[Delta] = []
@@ -113,51 +100,34 @@ class ReferenceRuntime:
             )
             if key not in self._answers:
                 self._answers[key] = Counter()
-                self._evaluated[key] = self._join_clocks(query)
+                self._evaluated[key] = self._clocks.join(query.streams)
                 deltas += self._evaluate(key, query, self._evaluated[key])
             elif refreshed:
                 deltas += self._evaluate(key, query, self._evaluated[key])
         return deltas
 
     def _follow_streams(self) -> None:
-        names = {stream.name: stream for stream in self.catalog.streams.values()}
-        for gone in self._clocks.keys() - names.keys():
-            del self._clocks[gone], self._readings[gone], self._late[gone]
-        for name, stream in names.items():
-            if name not in self._clocks:
-                self._clocks[name] = Clock(stream.lateness)
-                self._readings[name], self._late[name] = [], []
-
-    def _join_clocks(self, query: Query) -> int:
-        """The instant of registration; a silent stream takes the time of those it meets."""
-        instant = self._now(query)
-        clocks = [self._clocks[name] for name in query.streams]
-        if any(clock.closed is not None for clock in clocks):
-            for clock in clocks:
-                clock.closed = instant if clock.closed is None else clock.closed
-        return instant
-
-    def _now(self, query: Query) -> int:
-        if not query.streams:
-            closed = [c.closed for c in self._clocks.values() if c.closed is not None]
-            return max(closed, default=BEGINNING)
-        return now([self._clocks[name] for name in query.streams])
+        streams = self.catalog.streams.values()
+        self._clocks.follow(streams)
+        names = {stream.name for stream in streams}
+        for kept in (self._readings, self._late):
+            for gone in kept.keys() - names:
+                del kept[gone]
+            for new in names - kept.keys():
+                kept[new] = []
 
     def _take(self, inputs: Sequence[Input]) -> list[Delta]:
         for item in inputs:
             if isinstance(item, Reading):
-                in_time = self._clocks[item.stream].tell(item.time)
+                in_time = self._clocks.tell(item.stream, item.time)
                 (self._readings if in_time else self._late)[item.stream].append(item)
             else:
-                for name, clock in self._clocks.items():
-                    if item.stream in (None, name):
-                        clock.advance(item.time)
+                self._clocks.advance(item.time, item.stream)
         deltas: list[Delta] = []
         for key, query in self.catalog.queries.items():
-            closed = [self._clocks[name].closed for name in query.streams]
-            if not closed or None in closed:
+            until = self._clocks.complete(query.streams)
+            if until is None:
                 continue  # a query over several streams advances with the slowest
-            until = min(instant for instant in closed if instant is not None)
             for instant in instants(query, self.world, self._evaluated[key], until):
                 deltas += self._evaluate(key, query, instant)
             self._evaluated[key] = max(self._evaluated[key], until)
