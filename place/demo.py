@@ -20,7 +20,7 @@ from place.model.time import format_interval
 from place.prompt import delta_text
 from place.script.blocks import EPOCH, InstantBlock, Script, StatementBlock, parse_script
 from place.script.inputs import make_input
-from place.session import Session, connect
+from place.session import Session, connect, counted
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -102,7 +102,8 @@ class Player:
         )
         for query in self.session.catalog.queries.values():
             rows = self.session.answer(query.name)
-            self.console.print(Text(f"  {query.name}: {len(rows)} rows in the answer now"))
+            size = counted(len(rows), "row")
+            self.console.print(Text(f"  {query.name}: {size} in the answer now"))
 
 
 def run(arguments: argparse.Namespace) -> int:

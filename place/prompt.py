@@ -25,7 +25,7 @@ from place.model.time import SECOND, format_timestamp
 from place.model.types import format_row, format_value
 from place.script.blocks import EPOCH, InstantBlock, parse_script
 from place.script.inputs import make_input
-from place.session import Result, Session, connect
+from place.session import RUNTIMES, Result, Session, connect, counted
 from place.sql.scan import is_complete, split
 
 HELP = """\
@@ -55,6 +55,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-f", "--file", type=Path, help="execute the statements of this file")
     parser.add_argument(
         "--home", type=Path, help="keep everything in this directory; without it, in memory"
+    )
+    parser.add_argument(
+        "--runtime", choices=RUNTIMES, default="reference", help="what keeps the answers"
     )
     parser.set_defaults(run=run)
 
@@ -118,7 +121,7 @@ class Prompt:
                 cells = zip(row, result.types, strict=True)
                 grid.add_row(*(Text(_cell(value, kind)) for value, kind in cells))
             self.console.print(grid)
-            self.console.print(Text(f"({len(result.rows)} rows)", style="dim"))
+            self.console.print(Text(f"({counted(len(result.rows), 'row')})", style="dim"))
         else:
             self.console.print(Text(result.message, style="dim"))
         self.show_deltas(result.deltas)
@@ -173,7 +176,7 @@ class Prompt:
     def _answer(self, rest: str) -> None:
         plan = self.session.query(rest)
         rows = tuple(self.session.answer(rest))
-        self.show(Result(f"{len(rows)} rows", plan.names, plan.types, rows))
+        self.show(Result(counted(len(rows), "row"), plan.names, plan.types, rows))
 
     def _read(self, rest: str) -> None:
         self.execute(read_text(Path(rest)))
@@ -231,7 +234,7 @@ def lines_of(prompt: Prompt) -> Iterator[str]:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; with -f or through a pipe, 1 if any statement was wrong."""
     console = Console(highlight=False, soft_wrap=True)
-    with connect(arguments.home) as session:
+    with connect(arguments.home, runtime=arguments.runtime) as session:
         prompt = Prompt(session, console)
         if arguments.file is not None:
             prompt.execute(read_text(arguments.file))

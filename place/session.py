@@ -155,7 +155,7 @@ class Session:
     def _ask(self, select: s.Select) -> Result:
         query = bind_query(self.catalog, "", select)
         rows = tuple(ordered(self.runtime.ask(query).elements()))
-        return Result(f"{len(rows)} rows", query.names, query.types, rows)
+        return Result(counted(len(rows), "row"), query.names, query.types, rows)
 
     def _explain(self, statement: s.Explain) -> Result:
         target = statement.target
@@ -340,4 +340,12 @@ def _one_line(catalog: Catalog, kind: str, name: str) -> str:
 
 
 def _listing(columns: tuple[str, ...], types: tuple[Type, ...], rows: list[Row]) -> Result:
-    return Result(f"{len(rows)} rows", columns, types, tuple(rows))
+    return Result(counted(len(rows), "row"), columns, types, tuple(rows))
+
+
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

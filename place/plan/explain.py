@@ -118,7 +118,8 @@ def explain(query: Query, trace: Mapping[str, int] | None = None) -> list[str]:
             and operator.counts in trace
             and not (operator.name == "Scan" and lead and len(query.sources) > 1)
         ):
-            count = f"  [{trace[operator.counts]} rows]"
+            passed = trace[operator.counts]
+            count = f"  [{passed} {'row' if passed == 1 else 'rows'}]"
         detail = f" {operator.detail}" if operator.detail else ""
         lines.append(f"{lead}{branch}{operator.name}{detail}{count}")
         below = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
