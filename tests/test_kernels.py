@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from place.kernels import bulk, grid
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, BulkMatcher, Pairs, match_bulk
 from place.kernels.grid import cells_of, choose_grid
 from place.kernels.progressive import match_progressive
@@ -175,9 +176,19 @@ def as_set(pairs: Pairs) -> set[tuple[int, int, int]]:
     return set(listed)
 
 
+@pytest.fixture(params=["few pairs are compared", "every pair is joined"])
+def joins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worlds are small: the joins have to be told that they are worth it."""
+    if request.param == "every pair is joined":
+        monkeypatch.setattr(bulk, "FEW", 0)
+        monkeypatch.setattr(bulk, "FEW_EACH", 0)
+        monkeypatch.setattr(grid, "SERIAL", 9)
+
+
 SHARES = [(1.0, 1.0), (0.1, 0.1), (0.0, 0.1), (0.1, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.9)]
 
 
+@pytest.mark.usefixtures("joins")
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_bulk_join_reports_what_comparing_every_pair_reports(
@@ -197,6 +208,7 @@ def test_the_bulk_join_reports_what_comparing_every_pair_reports(
         assert found == compared(points, boxes, modes, cp, cb)
 
 
+@pytest.mark.usefixtures("joins")
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
 def test_a_matcher_keeps_right_what_stands_still(
     world: Callable[[np.random.Generator], World],
@@ -233,10 +245,10 @@ def test_coordinates_far_away_do_not_spoil_the_grid() -> None:
         cities[chance.integers(0, 2, 20_000)] + chance.normal(0, 0.05, (20_000, 2)),
         scales * chance.random((20_000, 2)),
     ):
-        grid = choose_grid(places[:2048], 1e-3, 1e-3, len(places))
-        cells = cells_of(places, grid)
+        chosen = choose_grid(places[:2048], 1e-3, 1e-3, len(places))
+        cells = cells_of(places, chosen)
         assert cells.min() >= 0
-        assert cells.max() < grid.cells
+        assert cells.max() < chosen.cells
         assert np.bincount(cells).max() < len(places) / 50
 
 

@@ -8,11 +8,9 @@ its cells from one instant to the next. What stands still has the same values no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -20,27 +18,21 @@ from numpy.typing import NDArray
 
 from place.kernels.grid import (
     Floats,
-    Grid,
     Ints,
-    Numbers,
+    Pool,
+    Sorted,
     choose_grid,
     in_standing_box,
     moving_point_in,
-    place_moves,
-    place_rows,
     rest_of_windows,
     sample_rows,
-    scatter_moves,
-    scatter_rows,
+    sort_by_cell,
     standing_point_in,
-    start_cells,
-    typical_size,
     windows_of,
 )
 
 Bytes = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
-T = TypeVar("T")
 
 SIMPLE, WATCHED, TOUCHED = 0, 1, 2
 """What a box reports. SIMPLE: points that enter or leave. WATCHED: also changed points that stay
@@ -48,13 +40,13 @@ within. TOUCHED: every point that is or was within, for a test that the box cann
 
 PIECE = 1 << 18
 """Pairs that a piece of output holds, if no single box needs more."""
-SERIAL = 20_000
-"""Elements below which a second thread is not worth its start."""
 LOOSE, ABSENT = -1, -2
 """Where an element is kept that does not stand among the others: nowhere yet, or never."""
 LOOSE_COST = 3
 """What an element costs at an instant if it is loose, beside what it costs to sort it."""
 MOST_LEVELS = 8
+FEW, FEW_EACH = 1 << 16, 16
+"""Pairs that are simply compared: always, and for each element until what stands is sorted."""
 NAME = np.uint32((1 << 30) - 1)
 """The bits of an entry's name that are not its kind."""
 
@@ -70,15 +62,6 @@ class Pairs(NamedTuple):
 EMPTY = Pairs(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
 
 
-class Sorted(NamedTuple):
-    """Rows in the order of their cells: `starts[c]:starts[c + 1]` is cell c, row by row."""
-
-    grid: Grid
-    starts: Numbers
-    names: Any
-    rows: Floats
-
-
 def _reported(loud: bool) -> np.uint64:
     """A bit for each comparison that makes a pair to report. Of a comparison's number, bits 0 and 1
     are within now, 2 and 3 before, and 4 and 5 the entry's kind. Loud boxes report who stays."""
@@ -91,16 +74,6 @@ def _reported(loud: bool) -> np.uint64:
 
 
 QUIET_MASKS, LOUD_MASKS = _reported(False), _reported(True)
-
-
-@njit(nogil=True, cache=True)
-def _room_for(window, starts, columns):
-    """How many entries the cells of a window hold."""
-    size = 0
-    for row in range(window[1], window[3] + 1):
-        if window[0] <= window[2]:
-            size += starts[row * columns + window[2] + 1] - starts[row * columns + window[0]]
-    return size
 
 
 @njit(nogil=True, cache=True)
@@ -127,7 +100,7 @@ def _fill_from_boxes(
             start = np.uint64(starts[np.uint64(row * columns + windows[k, 0])])
             end = np.uint64(starts[np.uint64(row * columns + windows[k, 2] + 1)])
             if count + found + (end - start) > capacity:
-                return np.int64(k), count, _room_for(windows[k], starts, columns)
+                return np.int64(k), count
             for i in range(start, end):
                 if standing is None:
                     mask = moving_point_in(entries, i, x1, y1, u1, v1, x2, y2, u2, v2)
@@ -147,7 +120,7 @@ def _fill_from_boxes(
             if code == 3 and not (changed_points[point] or (mode == 2 and changed_boxes[box])):
                 continue
             count += np.uint64(1)
-    return np.int64(len(names)), count, 0
+    return np.int64(len(names)), count
 
 
 @njit(nogil=True, cache=True)
@@ -168,7 +141,7 @@ def _fill_from_points(
             start = np.uint64(starts[np.uint64(row * columns + windows[k, 0])])
             end = np.uint64(starts[np.uint64(row * columns + windows[k, 2] + 1)])
             if count + found + (end - start) > capacity:
-                return np.int64(k), count, _room_for(windows[k], starts, columns)
+                return np.int64(k), count
             for i in range(start, end):
                 mask = in_standing_box(entries, i, x, y, u, v)
                 hits[found] = i | (mask << np.uint64(32))
@@ -181,70 +154,24 @@ def _fill_from_points(
             out_point[count] = names[k]
             out_code[count] = code
             count += np.uint64(code != 3 or modes[box] != 0)
-    return np.int64(len(names)), count, 0
+    return np.int64(len(names)), count
 
 
-class _Pool:
-    """Runs pieces of work on a few threads; the kernels let go of the interpreter."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = max(1, threads)
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-
-    def map(self, work: Iterable[Callable[[], T]]) -> list[T]:
-        if self._pool is None:
-            return [piece() for piece in work]
-        return [future.result() for future in [self._pool.submit(piece) for piece in work]]
-
-    def cut(self, size: int, each: int = 1) -> list[tuple[int, int]]:
-        """Bounds of the pieces that a work of this size is cut into."""
-        pieces = each * self.threads if self.threads > 1 and size > SERIAL else 1
-        cuts = np.linspace(0, size, pieces + 1).astype(int)
-        return [(int(low), int(high)) for low, high in pairwise(cuts)]
-
-
-def _sorted(
-    rows: Floats,
-    chosen: Ints,
-    grid: Grid,
-    pool: _Pool,
-    into: Floats | None = None,
-    *,
-    moves: bool = False,
-) -> Sorted:
-    """The chosen rows in the order of their cells, or as many columns as there are to write into;
-    with `moves`, points with entries for now and before."""
-    parts = [chosen[low:high] for low, high in pool.cut(len(chosen))]
-    place, scatter = (place_moves, scatter_moves) if moves else (place_rows, scatter_rows)
-    placed = pool.map(partial(place, rows, part, grid) for part in parts)
-    counts = np.stack([count for _, count in placed]) if len(placed) > 1 else placed[0][1][None, :]
-    starts = start_cells(counts)
-    names = np.empty(starts[-1], np.uint32 if moves else np.int32)
-    ordered = np.empty((starts[-1], rows.shape[1])) if into is None else into
-    pool.map(
-        partial(scatter, rows, part, cells, places, names, ordered)
-        for part, (cells, _), places in zip(parts, placed, counts, strict=True)
-    )
-    return Sorted(grid, starts, names, ordered)
+def typical_size(boxes: Floats, chosen: Ints) -> tuple[float, float]:
+    """The size of a usual box."""
+    sample = sample_rows(boxes, chosen, 4, 256)
+    if len(sample) == 0:
+        return 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = sample[:, 2:] - sample[:, :2]
+    sizes = np.sort(np.where(sizes >= 0.0, sizes, 0.0), axis=0)
+    return float(sizes[len(sizes) // 2, 0]), float(sizes[len(sizes) // 2, 1])
 
 
 def _joined(parts: list[Pairs]) -> Pairs:
-    if not parts:
-        return EMPTY
-    if len(parts) == 1:
-        return parts[0]
-    return Pairs(
-        np.concatenate([part.boxes for part in parts]),
-        np.concatenate([part.points for part in parts]),
-        np.concatenate([part.codes for part in parts]),
-    )
+    if len(parts) <= 1:
+        return parts[0] if parts else EMPTY
+    return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 class _Join(NamedTuple):
@@ -253,7 +180,7 @@ class _Join(NamedTuple):
     walked: Sorted
     past: Sorted
     reach: tuple[float, float]
-    fill: Callable[..., tuple[int, int, int]]
+    fill: Callable[..., tuple[int, int]]
     needs: tuple[Any, ...]
 
 
@@ -272,42 +199,93 @@ def _walk(join: _Join, low: int, high: int) -> list[Pairs]:
     return pieces
 
 
-def _filled(fill: Callable[..., tuple[int, int, int]], work: tuple[Any, ...]) -> list[Pairs]:
+def _filled(fill: Callable[..., tuple[int, int]], work: tuple[Any, ...]) -> list[Pairs]:
     """All pairs that a fill finds, in pieces that are as large as needed."""
     pieces: list[Pairs] = []
-    last = len(work[0])
-    first, needed = 0, min(PIECE, max(1024, 16 * last))
-    hits = np.empty(needed, np.uint64)
+    first, last = 0, len(work[0])
+    size = min(PIECE, max(1024, 16 * last))
+    hits = np.empty(size, np.uint64)
     while first < last:
-        if needed > len(hits):
-            hits = np.empty(needed, np.uint64)
-        size = len(hits)
         out = Pairs(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.uint8))
-        first, count, needed = fill(*work, first, hits, *out)
+        start = first
+        first, count = fill(*work, first, hits, *out)
         pieces.append(Pairs(out.boxes[:count], out.points[:count], out.codes[:count]))
+        if first == start:
+            size *= 4
+            hits = np.empty(size, np.uint64)
     return pieces
+
+
+@njit(nogil=True, cache=True)
+def _compare(points, boxes, modes, changed, moved, shifted):
+    """Every pair that may have to be reported is looked at: cheapest where little changed."""
+    hits = np.empty(max(len(points), len(boxes)), np.int64)
+    out, count = np.empty((3, 1024), np.int32), 0
+    for k in range(len(moved) + len(shifted)):
+        found = 0
+        if k < len(moved):
+            x, y, u, v = points[moved[k]]
+            for b in range(len(boxes)):
+                now = (
+                    (x >= boxes[b, 0])
+                    & (y >= boxes[b, 1])
+                    & (x <= boxes[b, 2])
+                    & (y <= boxes[b, 3])
+                )
+                was = (
+                    (u >= boxes[b, 4])
+                    & (v >= boxes[b, 5])
+                    & (u <= boxes[b, 6])
+                    & (v <= boxes[b, 7])
+                )
+                hits[found] = b << 2 | now | was << 1
+                found += (now != was) | (now & (modes[b] != 0))
+        else:
+            box = shifted[k - len(moved)]
+            x1, y1, x2, y2, u1, v1, u2, v2 = boxes[box]
+            loud = modes[box] == 2
+            for p in range(len(points)):
+                x, y = points[p, 0], points[p, 1]
+                now = (x >= x1) & (y >= y1) & (x <= x2) & (y <= y2)
+                was = (x >= u1) & (y >= v1) & (x <= u2) & (y <= v2)
+                hits[found] = p << 2 | now | was << 1
+                found += ((now != was) | (now & loud)) & (not changed[p])
+        if count + found > out.shape[1]:
+            more = np.empty((3, 2 * (count + found)), np.int32)
+            more[:, :count] = out[:, :count]
+            out = more
+        for hit in range(found):
+            out[0, count] = hits[hit] >> 2 if k < len(moved) else shifted[k - len(moved)]
+            out[1, count] = moved[k] if k < len(moved) else hits[hit] >> 2
+            out[2, count] = hits[hit] & 3
+            count += 1
+    return out[0, :count], out[1, :count], out[2, :count].astype(np.uint8)
 
 
 @njit(nogil=True, cache=True)
 def _part(rows, width, changed, where, kept):
     """What changed, struck out of what is kept, and what stands still and is not kept yet."""
-    moved, loose = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
-    m, n = 0, 0
+    moved, loose = np.empty(len(rows) + 1, np.int32), np.empty(len(rows) + 1, np.int32)
+    m, n = np.uint64(0), np.uint64(0)
     for i in range(len(rows)):
-        if changed[i]:
-            moved[m] = i
-            m += 1
-            if where[i] >= 0:
-                kept[where[i]] = np.nan
-            where[i] = LOOSE
-        elif where[i] == LOOSE:
-            # Of a point, the same coordinate is compared: it is not equal if it is NaN.
-            if rows[i, 0] <= rows[i, width - 2] and rows[i, 1] <= rows[i, width - 1]:
-                loose[n] = i
-                n += 1
-            else:
-                where[i] = ABSENT
-    return moved[:m].copy(), loose[:n].copy()
+        moved[m] = i
+        m += np.uint64(changed[i])
+        loose[n] = i
+        n += np.uint64((not changed[i]) & (where[i] == LOOSE))
+    for k in range(m):
+        if where[moved[k]] >= 0:
+            kept[where[moved[k]]] = np.nan
+        where[moved[k]] = LOOSE
+    present = 0
+    for k in range(n):
+        i = loose[k]
+        # Of a point, a coordinate is compared with itself: it is not equal if it is NaN.
+        if rows[i, 0] <= rows[i, width - 2] and rows[i, 1] <= rows[i, width - 1]:
+            loose[present] = i
+            present += 1
+        else:
+            where[i] = ABSENT
+    return moved[:m], loose[:present]
 
 
 @njit(nogil=True, cache=True)
@@ -356,7 +334,7 @@ class _Standing:
         moved, loose = _part(rows, self._width, changed, self._where, self._rows)
         return moved, loose
 
-    def keep(self, rows: Floats, loose: Ints, size: tuple[float, float], pool: _Pool) -> Ints:
+    def keep(self, rows: Floats, loose: Ints, size: tuple[float, float], pool: Pool) -> Ints:
         """Sorts the loose elements in once they have cost more than that; who is loose then.
 
         `size` is the size of the windows that will be asked for, if this holds points.
@@ -372,7 +350,7 @@ class _Standing:
         first = 0
         for part, reach in [(chosen, size)] if self._width == 2 else _classes(rows, chosen):
             grid = choose_grid(sample_rows(rows, part, 2), *reach, len(part))
-            found = _sorted(rows, part, grid, pool, self._rows[first : first + len(part)])
+            found = sort_by_cell(rows, part, grid, pool, self._rows[first : first + len(part)])
             self._where[found.names] = np.arange(first, first + len(part), dtype=np.int32)
             first += len(part)
             self.classes.append((found, reach))
@@ -407,9 +385,11 @@ class BulkMatcher:
 
     def __init__(self) -> None:
         self._points, self._boxes = _Standing(2), _Standing(4)
+        self._owed = 0
 
     def reset(self) -> None:
         """Forget what stands still."""
+        self._owed = 0
         self._points.reset()
         self._boxes.reset()
 
@@ -428,9 +408,14 @@ class BulkMatcher:
         shifted, loose_boxes = self._boxes.part(boxes, changed_boxes)
         if len(points) == 0 or len(boxes) == 0 or len(moved) + len(shifted) == 0:
             return EMPTY
+        pairs = len(moved) * len(boxes) + len(shifted) * len(points)
+        self._owed += pairs
+        kept = self._points.classes or self._boxes.classes
+        if pairs <= FEW or (not kept and self._owed <= FEW_EACH * (len(points) + len(boxes))):
+            return Pairs(*_compare(points, boxes, modes, changed_points, moved, shifted))
         joins: list[_Join] = []
         flags = (modes, changed_boxes, changed_points)
-        with _Pool(threads if len(points) + len(boxes) > SERIAL else 1) as pool:
+        with Pool(threads) as pool:
             size = typical_size(boxes, shifted if len(shifted) else loose_boxes)
             if _is_full(len(moved) / len(points), len(shifted) / len(boxes)):
                 self.reset()
@@ -442,22 +427,26 @@ class BulkMatcher:
                 if len(moved):
                     loose_boxes = self._boxes.keep(boxes, loose_boxes, size, pool)
             # Loose elements meet what changed as if they had, too: from where they are to there.
-            entered = np.concatenate([moved, loose_points]) if len(shifted) else moved
-            walking = np.concatenate([shifted, loose_boxes]) if len(moved) else shifted
-            walked = None
+            entered = _merged(moved, loose_points, len(points)) if len(shifted) else moved
+            walking = _merged(shifted, loose_boxes, len(boxes)) if len(moved) else shifted
+            walked = entries = None
             if len(entered) and len(walking):
                 grid = choose_grid(sample_rows(points, entered, 2), *size, len(entered))
-                entries = _sorted(points, entered, grid, pool, moves=True)
-                walked = _sorted(boxes, walking, grid, pool)
+                entries = sort_by_cell(points, entered, grid, pool, moves=True)
+                walked = sort_by_cell(boxes, walking, grid, pool)
                 joins.append(_Join(walked, entries, (0.0, 0.0), _fill_from_boxes, (None, *flags)))
             if len(shifted):
                 for standing, _ in self._points.classes:
                     if walked is None or len(walking) > len(shifted):
-                        walked = _sorted(boxes, shifted, standing.grid, pool)
+                        walked = sort_by_cell(boxes, shifted, standing.grid, pool)
                     needs = (True, *flags)
                     joins.append(_Join(walked, standing, (0.0, 0.0), _fill_from_boxes, needs))
             if len(moved) and self._boxes.classes:
-                ordered = _sorted(points, moved, self._boxes.classes[0][0].grid, pool)
+                if entries is None or len(entered) > len(moved):
+                    grid = self._boxes.classes[0][0].grid
+                    ordered = sort_by_cell(points, moved, grid, pool)
+                else:
+                    ordered = _once(entries)
                 kinds = (modes, bool(modes.any()))
                 for standing, reach in self._boxes.classes:
                     joins.append(_Join(ordered, standing, reach, _fill_from_points, kinds))
@@ -467,6 +456,23 @@ class BulkMatcher:
                 for low, high in pool.cut(len(join.walked.names), 2)
             )
         return _joined([piece for pieces in found for piece in pieces])
+
+
+def _merged(some: Ints, others: Ints, size: int) -> Ints:
+    """Both in ascending order; of all there are, that is everything."""
+    if len(some) + len(others) == size:
+        return np.arange(size, dtype=np.int32)
+    return np.sort(np.concatenate([some, others])) if len(others) else some
+
+
+def _once(entries: Sorted) -> Sorted:
+    """Each point of some entries once: where it is, or, if it is gone, where it was."""
+    once = (entries.names >> np.uint32(30)) != 2
+    others = np.flatnonzero(~once)
+    once[others] = np.isnan(entries.rows[others, 0]) | np.isnan(entries.rows[others, 1])
+    kept = np.flatnonzero(once)
+    names = (entries.names[kept] & NAME).astype(np.int32)
+    return Sorted(entries.grid, entries.starts, names, entries.rows.take(kept, axis=0))
 
 
 def _is_full(moved: float, shifted: float) -> bool:

@@ -8,7 +8,11 @@ in a box is always in one of the box's cells, however far outside the bounds it 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
@@ -19,17 +23,15 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Numbers = NDArray[np.uint32]
+T = TypeVar("T")
 
 MOST_CELLS = 1 << 22
+SERIAL = 4096  # elements that are worth a piece of their own
 SAMPLE = 2048
-CROWDED = 8.0
-"""A grid follows the quantiles where an object shares its cell with this many times more objects
-than it would if all were spread evenly."""
+CROWDED = 8.0  # times more objects in a cell than an even spread has, before quantiles are asked
 SLOTS = 2048
-RUN_COST = 3.0
-"""What another row of cells costs a window, in points looked at."""
-NEAR = 64
-"""Cells of a window that is never dear."""
+RUN_COST = 3.0  # what another row of cells costs a window, in points looked at
+NEAR = 64  # cells of a window that is never dear
 NO_KNOTS = np.empty(0)
 
 
@@ -58,6 +60,15 @@ class Grid(NamedTuple):
         return self.columns.cells * self.rows.cells
 
 
+class Sorted(NamedTuple):
+    """Rows in the order of their cells: `starts[c]:starts[c + 1]` is cell c, row by row."""
+
+    grid: Grid
+    starts: Numbers
+    names: Any
+    rows: Floats
+
+
 @njit(nogil=True, cache=True, inline="always")
 def cell_of(value, axis):
     """The cell of a coordinate on an axis; values beyond the ends fall into the end cells."""
@@ -81,11 +92,11 @@ def cell_of(value, axis):
     return int(cell if cell < end else end)
 
 
-def sample_rows(rows: Floats, chosen: Ints, width: int) -> Floats:
+def sample_rows(rows: Floats, chosen: Ints, width: int, most: int = SAMPLE) -> Floats:
     """Some of the chosen rows that are present: their first columns, or else the next ones."""
-    if len(chosen) > SAMPLE:
+    if len(chosen) > most:
         # Multiples of an odd number spread over the whole, whatever order the rows are in.
-        steps = np.arange(SAMPLE, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        steps = np.arange(most, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         chosen = chosen[((steps >> np.uint64(32)) * np.uint64(len(chosen))) >> np.uint64(32)]
     rows = rows[chosen]
     now = rows[:, :width]
@@ -93,17 +104,6 @@ def sample_rows(rows: Floats, chosen: Ints, width: int) -> Floats:
         now = np.where(np.isnan(now), rows[:, width : 2 * width], now)
     present: Floats = now[~np.isnan(now).any(axis=1)]
     return present
-
-
-def typical_size(boxes: Floats, chosen: Ints) -> tuple[float, float]:
-    """The size of a usual box."""
-    sample = sample_rows(boxes, chosen, 4)
-    if len(sample) == 0:
-        return 0.0, 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        sizes = sample[:, 2:] - sample[:, :2]
-    sizes = np.sort(np.where(sizes >= 0.0, sizes, 0.0), axis=0)
-    return float(sizes[len(sizes) // 2, 0]), float(sizes[len(sizes) // 2, 1])
 
 
 def choose_grid(
@@ -119,7 +119,7 @@ def choose_grid(
         ends = [_ends(values) for values in ordered]
         spans = [high - low for low, high in ends]
         columns, rows = _divide(_share(width, spans[0]), _share(height, spans[1]), count, square)
-        grid = Grid(_even(*ends[0], columns), _even(*ends[1], rows))
+        grid = Grid(_axis(*ends[0], columns), _axis(*ends[1], rows))
         best, crowding = grid, _crowding(sample, grid, count)
         if crowding <= CROWDED * max(1.0, count / (columns * rows)):
             return grid
@@ -169,22 +169,18 @@ def _divide(width: float, height: float, count: int, square: bool) -> tuple[int,
     if rows * columns > most:
         shrink = (most / (rows * columns)) ** 0.5
         rows, columns = rows * shrink, columns * shrink
-        rows, columns = max(1.0, rows), max(1.0, columns)
     return max(1, int(columns)), max(1, int(rows))
 
 
-def _axis(low: float, high: float, cells: int, bases: Floats) -> Axis:
-    """Slots from `low` to `high`; the last one is followed by a sentinel just below its end."""
+def _axis(low: float, high: float, cells: int, bases: Floats | None = None) -> Axis:
+    """Slots from `low` to `high`, or one; the last is followed by a sentinel just below its end."""
+    bases = np.array([0.0, cells]) if bases is None else bases
     span = np.float64(high) - low
     if not 0.0 < span < np.inf or not np.isfinite((len(bases) - 1) / span):
         return Axis(low, 0.0, 1, np.zeros(2), NO_KNOTS)
     last = np.nextafter(float(cells), 0.0)
     bases = np.concatenate([np.minimum(bases[:-1], last), [last, last]])
     return Axis(low, float((len(bases) - 2) / span), cells, bases, NO_KNOTS)
-
-
-def _even(low: float, high: float, cells: int) -> Axis:
-    return _axis(low, high, cells, np.array([0.0, cells]))
 
 
 def _by_slots(values: Floats, cells: int) -> Axis:
@@ -222,16 +218,15 @@ def cells_of(points, grid):
 
 
 @njit(nogil=True, cache=True)
-def place_rows(rows, chosen, grid):
-    """The cell of the first corner of each chosen row, now or else before, and their counts."""
+def place_rows(rows, grid):
+    """The cell of the first corner of each row, now or else before, and the counts of cells."""
     before = rows.shape[1] // 2
-    cells = np.empty(len(chosen), np.int32)
+    cells = np.empty(len(rows), np.int32)
     counts = np.zeros(grid.columns.cells * grid.rows.cells, np.uint32)
-    for i in range(len(chosen)):
-        one = np.uint64(chosen[i])
-        x, y = rows[one, 0], rows[one, 1]
+    for i in range(len(rows)):
+        x, y = rows[i, 0], rows[i, 1]
         if x != x or y != y:
-            x, y = rows[one, before], rows[one, before + 1]
+            x, y = rows[i, before], rows[i, before + 1]
         cell = cell_of(y, grid.rows) * grid.columns.cells + cell_of(x, grid.columns)
         cells[i] = cell
         counts[cell] += np.uint32(1)
@@ -239,29 +234,27 @@ def place_rows(rows, chosen, grid):
 
 
 @njit(nogil=True, cache=True)
-def scatter_rows(rows, chosen, cells, places, names, ordered):
-    """Puts the chosen rows where their cells are; `places` is where each cell's next one goes."""
+def scatter_rows(rows, names, cells, places, ordered_names, ordered):
+    """Puts rows where their cells are; `places` is where each cell's next one goes."""
     width = ordered.shape[1]
-    for i in range(len(chosen)):
-        one = np.uint64(chosen[i])
+    for i in range(len(rows)):
         place = np.uint64(places[cells[i]])
         places[cells[i]] += np.uint32(1)
-        names[place] = chosen[i]
+        ordered_names[place] = names[i]
         for column in range(width):
-            ordered[place, column] = rows[one, column]
+            ordered[place, column] = rows[i, column]
 
 
 @njit(nogil=True, cache=True)
-def place_moves(points, chosen, grid):
-    """The cells of each chosen point now and before, and the counts of its entries.
+def place_moves(points, grid):
+    """The cells of each point now and before, and the counts of its entries.
 
     A point within one cell has one entry there, others have one in each cell; −1 is none.
     """
-    cells = np.empty((len(chosen), 2), np.int32)
+    cells = np.empty((len(points), 2), np.int32)
     counts = np.zeros(grid.columns.cells * grid.rows.cells, np.uint32)
-    for i in range(len(chosen)):
-        one = np.uint64(chosen[i])
-        x, y, u, v = points[one, 0], points[one, 1], points[one, 2], points[one, 3]
+    for i in range(len(points)):
+        x, y, u, v = points[i, 0], points[i, 1], points[i, 2], points[i, 3]
         now, before = -1, -1
         if x == x and y == y:
             now = cell_of(y, grid.rows) * grid.columns.cells + cell_of(x, grid.columns)
@@ -275,14 +268,13 @@ def place_moves(points, chosen, grid):
 
 
 @njit(nogil=True, cache=True)
-def scatter_moves(points, chosen, cells, places, names, ordered):
+def scatter_moves(points, names, cells, places, ordered_names, ordered):
     """Puts the entries of points where their cells are.
 
     The two highest bits of a name tell whether the entry stands for now, before or both, and so
     which changes are found there: who enters is found now, who leaves is found before.
     """
-    for i in range(len(chosen)):
-        one = np.uint64(chosen[i])
+    for i in range(len(points)):
         now, before = cells[i, 0], cells[i, 1]
         for side in range(2):
             cell = now if side == 0 else before
@@ -291,9 +283,9 @@ def scatter_moves(points, chosen, cells, places, names, ordered):
             place = np.uint64(places[cell])
             places[cell] += np.uint32(1)
             kind = 3 if now == before else side + 1
-            names[place] = np.uint32(one) | (np.uint32(kind) << np.uint32(30))
+            ordered_names[place] = np.uint32(names[i]) | (np.uint32(kind) << np.uint32(30))
             for column in range(4):
-                ordered[place, column] = points[one, column]
+                ordered[place, column] = points[i, column]
 
 
 @njit(nogil=True, cache=True)
@@ -379,6 +371,72 @@ def rest_of_windows(rows, reach_x, reach_y, grid, windows, far):
         rest[4 * i + 2] = (left, middle_low, min(right, west - 1), middle_high)
         rest[4 * i + 3] = (max(left, east + 1), middle_low, right, middle_high)
     return rest
+
+
+class Pool:
+    """Runs pieces of work on this thread and others; the kernels let go of the interpreter. It
+    lives as long as one join: threads do not survive the forks of Spark's workers."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = max(1, threads)
+        self._others = ThreadPoolExecutor(self._threads)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._others.shutdown()
+
+    def map(self, work: Iterable[Callable[[], T]]) -> list[T]:
+        tasks = list(work)
+        turns, done = iter(range(len(tasks))), {}
+
+        def take_turns() -> None:
+            for number in turns:
+                done[number] = tasks[number]()
+
+        others = [self._others.submit(take_turns) for _ in tasks[1 : self._threads]]
+        take_turns()
+        for other in others:
+            other.result()
+        return [done[number] for number in range(len(tasks))]
+
+    def cut(self, size: int, each: int = 1) -> list[tuple[int, int]]:
+        """Bounds of the pieces that a work of this size is cut into."""
+        pieces = min(each * self._threads, size // SERIAL + 1) if self._threads > 1 else 1
+        return list(pairwise(size * number // pieces for number in range(pieces + 1)))
+
+
+def sort_by_cell(
+    rows: Floats,
+    chosen: Ints,
+    grid: Grid,
+    pool: Pool,
+    into: Floats | None = None,
+    *,
+    moves: bool = False,
+) -> Sorted:
+    """The chosen rows in the order of their cells, or as many columns as there are to write into;
+    with `moves`, points with entries for now and before."""
+    place, scatter = (place_moves, scatter_moves) if moves else (place_rows, scatter_rows)
+
+    def placed(low: int, high: int) -> tuple[Floats, Ints, Ints, Numbers]:
+        part = chosen[low:high]
+        # Gathered first: a loop that does nothing else waits for many rows at once. What is chosen
+        # is in ascending order, so it is everything if it is as many.
+        mine = rows[low:high] if len(chosen) == len(rows) else rows.take(part, axis=0)
+        return mine, part, *place(mine, grid)
+
+    parts = pool.map(partial(placed, low, high) for low, high in pool.cut(len(chosen)))
+    counts = np.stack([part[3] for part in parts]) if len(parts) > 1 else parts[0][3][None, :]
+    starts = start_cells(counts)
+    names = np.empty(starts[-1], np.uint32 if moves else np.int32)
+    ordered = np.empty((starts[-1], rows.shape[1])) if into is None else into
+    pool.map(
+        partial(scatter, *part[:3], places, names, ordered)
+        for part, places in zip(parts, counts, strict=True)
+    )
+    return Sorted(grid, starts, names, ordered)
 
 
 def _comparison(width, places, low_places=None, high_places=None):

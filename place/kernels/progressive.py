@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from place.kernels.bulk import Bytes
+from place.kernels.bulk import Bytes, typical_size
 from place.kernels.grid import (
     Axis,
     Floats,
@@ -23,7 +23,6 @@ from place.kernels.grid import (
     cell_of,
     choose_grid,
     sample_rows,
-    typical_size,
 )
 
 SPAN = 2
