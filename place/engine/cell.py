@@ -21,7 +21,7 @@ from place.engine.retain import kept_slots, reach_of
 from place.engine.route import Place
 from place.engine.rows import View, make_rows
 from place.engine.shapes import Polygons, fan_of, lay_out, lay_out_around
-from place.kernels.bulk import TOUCHED, match_bulk
+from place.kernels.bulk import TOUCHED, BulkMatcher
 from place.model.delta import Delta
 from place.model.regions import region_of
 from place.model.schema import Stream
@@ -63,6 +63,7 @@ class Cell:
         self.region_rows: dict[str, Objects] = {}
         self.plans: dict[int, RangePlan] = {}
         self.groups: dict[tuple[str, Dimensions], Regions] = {}
+        self._matchers: dict[tuple[str, Dimensions], BulkMatcher] = {}
         self.polygons = Polygons()
         self.focals = Focals()
         self._numbers: dict[str, int] = {}
@@ -384,7 +385,15 @@ class Cell:
             return []
         points = {dimensions: _points(store, dimensions, None)[0] for dimensions in groups}
         kept = kept_slots(store, tested, groups, self.retained[name], points)
-        return store.evict(np.flatnonzero(tested & ~kept))
+        gone = np.flatnonzero(tested & ~kept)
+        if len(gone):
+            self.forget_order()
+        return store.evict(gone)
+
+    def forget_order(self) -> None:
+        """Objects or regions changed without an instant of the bulk join that says so."""
+        for matcher in self._matchers.values():
+            matcher.reset()
 
     # The join
 
@@ -408,7 +417,8 @@ class Cell:
         shifted = regions.changed[:size]
         if shifted.any():
             modes = np.where(shifted & (modes == 1), np.uint8(TOUCHED), modes)
-        pairs = match_bulk(points, boxes, modes, moved, shifted, threads=self.threads)
+        matcher = self._matchers.setdefault((subject, dimensions), BulkMatcher())
+        pairs = matcher.match(points, boxes, modes, moved, shifted, threads=self.threads)
         if not len(pairs.boxes):
             return []
         found = Candidates(pairs.boxes, pairs.points, pairs.codes, modes[pairs.boxes] == TOUCHED)

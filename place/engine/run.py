@@ -62,6 +62,7 @@ def run(cell: Cell, steps: Sequence[Step]) -> list[Delta]:
         for key in cell.groups
         if key[0] in cell.subjects
     }
+    cell.forget_order()
     gone = _write(cell, messages)
     deltas: list[Delta] = []
     for (subject, dimensions), positions in before.items():
@@ -86,20 +87,20 @@ def _write(cell: Cell, messages: list[Message]) -> dict[str, list[Hashable]]:
     last: dict[str, dict[Hashable, Row]] = {}
     gone: dict[str, dict[Hashable, bool]] = {}
     for name, key, row, _ in messages:
-        if cell.place.has_object(key):
-            gone.setdefault(name, {})[key] = row is None
-            if row is not None:
-                last.setdefault(name, {})[key] = row
+        gone.setdefault(name, {})[key] = row is None
+        if row is not None:
+            last.setdefault(name, {})[key] = row
     for name, rows in last.items():
-        cell.subjects[name].change(list(rows.items()))
-        for key in rows:
+        mine = {key: row for key, row in rows.items() if cell.place.has_object(key)}
+        cell.subjects[name].change(list(mine.items()))
+        for key in mine:
             number = cell.focals.find(name, key)
             if number >= 0:
                 cell.focals.seat(number, cell.subjects[name].find(key))
-    for name, rows in last.items():
         if name in cell.region_rows:
-            mine = [(key, row) for key, row in rows.items() if cell.place.has_region(key)]
-            cell.region_rows[name].change(mine)
+            cell.region_rows[name].change(
+                [(key, row) for key, row in rows.items() if cell.place.has_region(key)]
+            )
     return {name: [key for key, is_gone in keys.items() if is_gone] for name, keys in gone.items()}
 
 
