@@ -21,7 +21,9 @@ test: lint
 	$(VENV)/bin/pytest -n $(JOBS) -m "not long"
 
 test-all: lint
-	$(VENV)/bin/pytest -n $(JOBS)
+	PLACE_EXAMPLES=1000 $(VENV)/bin/pytest -n $(JOBS)
+	for cells in 1x1 1x2 2x1 2x3; do for batching in each one random:1 random:2 random:3 random:4 random:5; do \
+	  $(VENV)/bin/place script tests/scripts --runtime local --cells $$cells --batching $$batching || exit 1; done; done
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
