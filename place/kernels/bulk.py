@@ -42,7 +42,7 @@ PIECE = 1 << 18
 """Pairs that a piece of output holds, if no single box needs more."""
 LOOSE, ABSENT = -1, -2
 """Where an element is kept that does not stand among the others: nowhere yet, or never."""
-LOOSE_COST = 3
+LOOSE_COST = 2
 """What an element costs at an instant if it is loose, beside what it costs to sort it."""
 MOST_LEVELS = 8
 FEW, FEW_EACH = 1 << 16, 16
@@ -340,7 +340,7 @@ class _Standing:
         `size` is the size of the windows that will be asked for, if this holds points.
         """
         self._debt += LOOSE_COST * len(loose)
-        if self._debt <= len(self._rows) // 2 + len(loose):
+        if self._debt <= len(self._rows):
             return loose
         kept = np.flatnonzero(self._where >= 0).astype(np.int32)
         chosen = np.sort(np.concatenate([kept, loose]))
