@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import match, progressive, skew
+from bench import cache, match, progressive, skew
 from place.errors import ConfigurationError
 
 
@@ -20,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "bench",
         help="measure the kernels, beside what others need for the same work",
-        description="Measures the kernels. Every table has the seconds that this machine needs to "
+        description="Measures the kernels and what retention misses. Tables of times have the seconds that this machine needs to "
         "sort five million numbers (0.28 on a quiet machine of 2026): compare ratios of one run, "
         "not times of several.",
         epilog="example: place bench match --objects 1000000 --queries 1000000 --side 0.002",
@@ -35,6 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_match(benches)
     _add_progressive(benches)
     _add_skew(benches)
+    cache.add_parser(benches)
 
 
 def _add_match(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from place.kernels import bulk, grid
+from place.kernels import bulk, order
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, BulkMatcher, Pairs, match_bulk
 from place.kernels.grid import cells_of, choose_grid
 from place.kernels.progressive import match_progressive
@@ -182,7 +182,7 @@ def joins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if request.param == "every pair is joined":
         monkeypatch.setattr(bulk, "FEW", 0)
         monkeypatch.setattr(bulk, "FEW_EACH", 0)
-        monkeypatch.setattr(grid, "SERIAL", 9)
+        monkeypatch.setattr(order, "SERIAL", 9)
 
 
 SHARES = [(1.0, 1.0), (0.1, 0.1), (0.0, 0.1), (0.1, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.9)]
