@@ -20,9 +20,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "bench",
         help="measure the kernels, beside what others need for the same work",
-        description="Measures the kernels and what retention misses. Tables of times have the seconds that this machine needs to "
-        "sort five million numbers (0.28 on a quiet machine of 2026): compare ratios of one run, "
-        "not times of several.",
+        description="Measures the kernels, and what retention misses. Tables of times have the "
+        "seconds that this machine needs to sort five million numbers (0.28 on a quiet machine of "
+        "2026): compare ratios of one run, not times of several.",
         epilog="example: place bench match --objects 1000000 --queries 1000000 --side 0.002",
     )
 

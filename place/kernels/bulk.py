@@ -286,46 +286,46 @@ class BulkMatcher:
             return Pairs(*_compare(points, boxes, modes, changed_points, moved, shifted))
         joins: list[_Join] = []
         flags = (modes, changed_boxes, changed_points)
-        with Pool(threads) as pool:
-            size = typical_size(boxes, shifted if len(shifted) else loose_boxes)
-            if _is_full(len(moved) / len(points), len(shifted) / len(boxes)):
-                self.reset()
-                loose_points = np.flatnonzero(~changed_points).astype(np.int32)
-                loose_boxes = np.flatnonzero(~changed_boxes).astype(np.int32)
-            else:
-                if len(shifted):
-                    loose_points = self._points.keep(points, loose_points, size, pool)
-                if len(moved):
-                    loose_boxes = self._boxes.keep(boxes, loose_boxes, size, pool)
-            # Loose elements meet what changed as if they had, too: from where they are to there.
-            entered = _merged(moved, loose_points, len(points)) if len(shifted) else moved
-            walking = _merged(shifted, loose_boxes, len(boxes)) if len(moved) else shifted
-            walked = entries = None
-            if len(entered) and len(walking):
-                grid = choose_grid(sample_rows(points, entered, 2), *size, len(entered))
-                entries = sort_by_cell(points, entered, grid, pool, moves=True)
-                walked = sort_by_cell(boxes, walking, grid, pool)
-                joins.append(_Join(walked, entries, (0.0, 0.0), _fill_from_boxes, (None, *flags)))
+        pool = Pool(threads)
+        size = typical_size(boxes, shifted if len(shifted) else loose_boxes)
+        if _is_full(len(moved) / len(points), len(shifted) / len(boxes)):
+            self.reset()
+            loose_points = np.flatnonzero(~changed_points).astype(np.int32)
+            loose_boxes = np.flatnonzero(~changed_boxes).astype(np.int32)
+        else:
             if len(shifted):
-                for standing, _ in self._points.classes:
-                    if walked is None or len(walking) > len(shifted):
-                        walked = sort_by_cell(boxes, shifted, standing.grid, pool)
-                    needs = (True, *flags)
-                    joins.append(_Join(walked, standing, (0.0, 0.0), _fill_from_boxes, needs))
-            if len(moved) and self._boxes.classes:
-                if entries is None or len(entered) > len(moved):
-                    grid = self._boxes.classes[0][0].grid
-                    ordered = sort_by_cell(points, moved, grid, pool)
-                else:
-                    ordered = _once(entries)
-                kinds = (modes, bool(modes.any()))
-                for standing, reach in self._boxes.classes:
-                    joins.append(_Join(ordered, standing, reach, _fill_from_points, kinds))
-            found = pool.map(
-                partial(_walk, join, low, high)
-                for join in joins
-                for low, high in pool.cut(len(join.walked.names), 2)
-            )
+                loose_points = self._points.keep(points, loose_points, size, pool)
+            if len(moved):
+                loose_boxes = self._boxes.keep(boxes, loose_boxes, size, pool)
+        # Loose elements meet what changed as if they had, too: from where they are to there.
+        entered = _merged(moved, loose_points, len(points)) if len(shifted) else moved
+        walking = _merged(shifted, loose_boxes, len(boxes)) if len(moved) else shifted
+        walked = entries = None
+        if len(entered) and len(walking):
+            grid = choose_grid(sample_rows(points, entered, 2), *size, len(entered))
+            entries = sort_by_cell(points, entered, grid, pool, moves=True)
+            walked = sort_by_cell(boxes, walking, grid, pool)
+            joins.append(_Join(walked, entries, (0.0, 0.0), _fill_from_boxes, (None, *flags)))
+        if len(shifted):
+            for standing, _ in self._points.classes:
+                if walked is None or len(walking) > len(shifted):
+                    walked = sort_by_cell(boxes, shifted, standing.grid, pool)
+                needs = (True, *flags)
+                joins.append(_Join(walked, standing, (0.0, 0.0), _fill_from_boxes, needs))
+        if len(moved) and self._boxes.classes:
+            if entries is None or len(entered) > len(moved):
+                grid = self._boxes.classes[0][0].grid
+                ordered = sort_by_cell(points, moved, grid, pool)
+            else:
+                ordered = _once(entries)
+            kinds = (modes, bool(modes.any()))
+            for standing, reach in self._boxes.classes:
+                joins.append(_Join(ordered, standing, reach, _fill_from_points, kinds))
+        found = pool.map(
+            partial(_walk, join, low, high)
+            for join in joins
+            for low, high in pool.cut(len(join.walked.names), 2)
+        )
         return _joined([piece for pieces in found for piece in pieces])
 
 

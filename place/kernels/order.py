@@ -5,9 +5,10 @@ What lies together is then read together; that alone makes the join several time
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -120,18 +121,11 @@ def start_cells(counts):
 
 
 class Pool:
-    """Runs pieces of work on this thread and others; the kernels let go of the interpreter. It
-    lives as long as one join: threads do not survive the forks of Spark's workers."""
+    """Runs pieces of work on this thread and others; the kernels let go of the interpreter."""
 
     def __init__(self, threads: int) -> None:
         self._threads = max(1, threads)
-        self._others = ThreadPoolExecutor(self._threads)
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._others.shutdown()
+        self._others = _helpers(os.getpid(), self._threads) if self._threads > 1 else None
 
     def map(self, work: Iterable[Callable[[], T]]) -> list[T]:
         tasks = list(work)
@@ -141,7 +135,9 @@ class Pool:
             for number in turns:
                 done[number] = tasks[number]()
 
-        others = [self._others.submit(take_turns) for _ in tasks[1 : self._threads]]
+        others = []
+        if self._others is not None:
+            others = [self._others.submit(take_turns) for _ in tasks[1 : self._threads]]
         take_turns()
         for other in others:
             other.result()
@@ -151,6 +147,12 @@ class Pool:
         """Bounds of the pieces that a work of this size is cut into."""
         pieces = min(each * self._threads, size // SERIAL + 1) if self._threads > 1 else 1
         return list(pairwise(size * number // pieces for number in range(pieces + 1)))
+
+
+@lru_cache(maxsize=4)
+def _helpers(process: int, threads: int) -> ThreadPoolExecutor:
+    """The threads of a process: they do not survive a fork, so a forked process has its own."""
+    return ThreadPoolExecutor(threads - 1, thread_name_prefix="place-kernel")
 
 
 def sort_by_cell(
