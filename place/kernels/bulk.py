@@ -17,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from place.kernels.compare import in_standing_box, moving_point_in, standing_point_in
-from place.kernels.grid import Floats, Ints, choose_grid, sample_rows
-from place.kernels.order import Pool, Sorted, sort_by_cell
+from place.kernels.grid import Floats, Grid, Ints, choose_grid, sample_rows
+from place.kernels.order import SERIAL, Pool, Sorted, sort_by_cell
 from place.kernels.standing import Bools, Standing
 from place.kernels.windows import rest_of_windows, windows_of
 
@@ -275,8 +275,13 @@ class BulkMatcher:
         threads: int = 1,
     ) -> Pairs:
         """The pairs that one instant changes, each once; see `match_bulk`."""
-        moved, loose_points = self._points.part(points, changed_points)
-        shifted, loose_boxes = self._boxes.part(boxes, changed_boxes)
+        pool = Pool(threads if len(points) + len(boxes) > SERIAL else 1)
+        (moved, loose_points), (shifted, loose_boxes) = pool.map(
+            [
+                partial(self._points.part, points, changed_points),
+                partial(self._boxes.part, boxes, changed_boxes),
+            ]
+        )
         if len(points) == 0 or len(boxes) == 0 or len(moved) + len(shifted) == 0:
             return EMPTY
         pairs = len(moved) * len(boxes) + len(shifted) * len(points)
@@ -286,7 +291,6 @@ class BulkMatcher:
             return Pairs(*_compare(points, boxes, modes, changed_points, moved, shifted))
         joins: list[_Join] = []
         flags = (modes, changed_boxes, changed_points)
-        pool = Pool(threads)
         size = typical_size(boxes, shifted if len(shifted) else loose_boxes)
         if _is_full(len(moved) / len(points), len(shifted) / len(boxes)):
             self.reset()
@@ -303,8 +307,7 @@ class BulkMatcher:
         walked = entries = None
         if len(entered) and len(walking):
             grid = choose_grid(sample_rows(points, entered, 2), *size, len(entered))
-            entries = sort_by_cell(points, entered, grid, pool, moves=True)
-            walked = sort_by_cell(boxes, walking, grid, pool)
+            entries, walked = _sorted_both(points, entered, boxes, walking, grid, pool, threads)
             joins.append(_Join(walked, entries, (0.0, 0.0), _fill_from_boxes, (None, *flags)))
         if len(shifted):
             for standing, _ in self._points.classes:
@@ -327,6 +330,28 @@ class BulkMatcher:
             for low, high in pool.cut(len(join.walked.names), 2)
         )
         return _joined([piece for pieces in found for piece in pieces])
+
+
+def _sorted_both(
+    points: Floats,
+    entered: Ints,
+    boxes: Floats,
+    walking: Ints,
+    grid: Grid,
+    pool: Pool,
+    threads: int,
+) -> tuple[Sorted, Sorted]:
+    """Points that move and boxes, each in the order of cells.
+
+    Two threads take one each; more of them take pieces. A pool is not asked from within its work.
+    """
+    each = Pool(1) if threads <= 2 else pool
+    work = [
+        partial(sort_by_cell, points, entered, grid, each, moves=True),
+        partial(sort_by_cell, boxes, walking, grid, each),
+    ]
+    entries, walked = pool.map(work) if threads <= 2 else [piece() for piece in work]
+    return entries, walked
 
 
 def _merged(some: Ints, others: Ints, size: int) -> Ints:
