@@ -178,7 +178,7 @@ class Cell:
         elif query.inside is not None:
             rows = regions.add(number, np.array([-1]), fan, simple, watches)
             self._put(regions, rows, lay_out([query.inside], query.space, self.polygons))
-        else:
+        else:  # a region without a place
             rows = regions.add(number, np.full(len(plan.boxes), -1), 1, simple, watches)
             regions.now.kinds[rows] = 0
             regions.now.params[rows] = 0.0

@@ -27,14 +27,16 @@ RECTANGULAR = (("x1", "y1", "x2", "y2"), ("focal", "xdist", "ydist"))
 class RangePlan:
     """A range query, ready for a cell.
 
-    `boxes` are its attribute boxes over `dimensions` where it has no place; `residual` is the
-    condition that boxes cannot decide. `watches` tells that rows change while an object stays
-    within, and `is_plain` that all outputs are columns.
+    `boxes` are its attribute boxes; a query without a place is found by them over `dimensions`.
+    `decides` tells that they are the whole condition, `residual` is what they cannot decide.
+    `watches` tells that rows change while an object stays within, and `is_plain` that all outputs
+    are columns. Of a simple plan the index's boxes decide everything.
     """
 
     query: Query
     dimensions: Dimensions
     boxes: tuple[Box, ...]
+    decides: bool
     residual: Expression | None
     watches: bool
     is_plain: bool
@@ -77,18 +79,15 @@ def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
     found = boxes_of(query.where, query.subject, dictionary)
     spatial = query.inside is not None or query.query_table is not None
     dimensions: Dimensions = ()
-    residual = query.where
     if spatial:
         if relation.x is None or relation.y is None:
             raise InternalError(f"{relation.name} has no positions, and the binder let it pass")
         dimensions = (relation.x, relation.y)
-        if found.exact and found.boxes == ({},):
-            residual = None
+        indexed = found.boxes == ({},)
     else:
         dimensions = _best_dimensions(found.boxes)
-        covered = all(set(box) <= set(dimensions) for box in found.boxes)
-        if found.exact and covered and len(found.boxes) <= 1:
-            residual = None  # of several boxes each only tells that an object may be in the region
+        # Of several boxes each only tells that an object may be in the region.
+        indexed = len(found.boxes) <= 1 and all(set(b) <= set(dimensions) for b in found.boxes)
     read = {c for output in query.outputs for c in columns_of(output.expression)}
     changing = {c for c in read if not _is_constant(query, c)}
     twice = query.query_table is not None and query.inside is not None
@@ -98,11 +97,12 @@ def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
     return RangePlan(
         query=query,
         dimensions=dimensions,
-        boxes=() if spatial else found.boxes,
-        residual=residual,
+        boxes=found.boxes,
+        decides=found.exact,
+        residual=None if found.exact else query.where,
         watches=bool(changing),
         is_plain=all(isinstance(output.expression, Column) for output in query.outputs),
-        is_simple=exact_shape and residual is None and (spatial or len(found.boxes) <= 1),
+        is_simple=exact_shape and found.exact and indexed,
     )
 
 

@@ -134,6 +134,8 @@ def _ask(
             mine = mine[hit]
         if len(mine) and plan.query.query_table is not None and plan.query.inside is not None:
             mine = mine[_also_inside(cell, plan, side, slot[mine])]
+        if len(mine) and plan.decides:
+            mine = mine[_in_boxes(plan, slot[mine], view, side)]
         if len(mine) and plan.residual is not None:
             mine = mine[_holds(cell, plan, regions, region[mine], slot[mine], view, side, rows)]
         truth[mine] = True
@@ -154,6 +156,19 @@ def _also_inside(cell: Cell, plan: RangePlan, side: Side, slot: Numbers) -> Bool
         return np.zeros(len(slot), np.bool_)
     points = side.points[slot].tolist()
     return np.array([contains(shape, plan.query.space, *point) for point in points]) & ~itself
+
+
+def _in_boxes(plan: RangePlan, slot: Numbers, view: View, side: Side) -> Bools:
+    """Is each object in one of the plan's attribute boxes? A NULL is in none that bounds it."""
+    found = np.zeros(len(slot), np.bool_)
+    rows = view.take(slot, side.now)
+    for box in plan.boxes:
+        within = np.ones(len(slot), np.bool_)
+        for column, (low, high) in box.items():
+            values = rows.numbers(column)
+            within &= (values >= low) & (values <= high)
+        found |= within
+    return found
 
 
 def _holds(

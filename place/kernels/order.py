@@ -125,7 +125,7 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self._threads = max(1, threads)
-        self._others = _helpers(os.getpid(), self._threads) if self._threads > 1 else None
+        self._others = _threads_of(os.getpid(), self._threads) if self._threads > 1 else None
 
     def map(self, work: Iterable[Callable[[], T]]) -> list[T]:
         tasks = list(work)
@@ -150,7 +150,7 @@ class Pool:
 
 
 @lru_cache(maxsize=4)
-def _helpers(process: int, threads: int) -> ThreadPoolExecutor:
+def _threads_of(process: int, threads: int) -> ThreadPoolExecutor:
     """The threads of a process: they do not survive a fork, so a forked process has its own."""
     return ThreadPoolExecutor(threads - 1, thread_name_prefix="place-kernel")
 

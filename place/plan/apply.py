@@ -16,7 +16,7 @@ from place.plan.define import (
     define_table,
 )
 from place.sql import statements as s
-from place.sql.statements import Statement, wrong
+from place.sql.statements import wrong
 
 Change = (
     s.CreateStream
@@ -26,11 +26,6 @@ Change = (
     | s.RegisterQuery
     | (s.Drop | s.RefreshTable)
 )
-
-
-def changes_catalog(statement: Statement) -> bool:
-    """Does the statement change the catalog, or does it only ask?"""
-    return isinstance(statement, Change)
 
 
 def apply(catalog: Catalog, statement: Change, text: str, load: Load) -> Catalog:

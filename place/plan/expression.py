@@ -170,13 +170,6 @@ def columns_of(expression: Expression) -> frozenset[Column]:
     return frozenset(found)
 
 
-def conjuncts(expression: Expression | None) -> tuple[Expression, ...]:
-    """The parts of a condition that must all hold."""
-    if expression is None:
-        return ()
-    return expression.operands if isinstance(expression, And) else (expression,)
-
-
 def show(expression: Expression) -> str:
     """The expression as SQL, for people: EXPLAIN and the names of unnamed columns."""
     match expression:
