@@ -250,3 +250,19 @@ def test_one_pass_over_many_instants_sends_what_one_instant_after_the_other_send
         assert session.answer("s") == [] == session.answer("n")  # all have timed out
     assert found[0] == found[1]
     assert len(found[0]) > 2_000
+
+
+def test_a_silent_stream_does_not_make_others_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("place.runtime.local.MOST_RECENT", 50)
+    session = cars()
+    session.sql("CREATE STREAM Drones (id BIGINT KEY, x DOUBLE, y DOUBLE)")
+    session.push("Drones", [(1, 1, 1)], time=1_000_000)
+    for second in range(1, 200):
+        session.push("Cars", [(second % 7, 1, second % 9, "a")], time=second * 1_000_000)
+    runtime = session.runtime
+    assert isinstance(runtime, LocalRuntime)
+    assert len(runtime._streams["Cars"].recent) <= 51
+    session.sql("REGISTER QUERY m AS SELECT id FROM Cars INSIDE ('M', 1 OF Drones, 100)")
+    assert len(session.answer("m")) == 7

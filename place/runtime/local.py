@@ -19,7 +19,7 @@ from place.model.clock import Clocks
 from place.model.delta import FEW, Answer, Delta, difference
 from place.model.reading import Input, Reading
 from place.model.schema import Stream
-from place.model.time import ceil_to
+from place.model.time import BEGINNING, ceil_to
 from place.model.types import Row
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
@@ -27,25 +27,32 @@ from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
 from place.runtime.timeline import Timeline
 
+MOST_RECENT = 1_000_000
+
 
 @dataclass
 class StreamState:
     """A stream: the last message of each key up to a floor, and the readings since.
 
-    The floor is the slowest stream's time: a query that joins two streams begins there.
+    The floor is the slowest stream's time: a query that joins two streams begins there. Of a
+    stream that runs far ahead of a silent one, no more than a million readings wait for that.
     """
 
     stream: Stream
     base: dict[Hashable, Reading] = field(default_factory=dict)
     recent: list[Reading] = field(default_factory=list)
+    floor: int = BEGINNING
     readings: int = 0
     late: int = 0
 
-    def fold(self, floor: int, is_kept: Callable[[Hashable], bool]) -> None:
-        """Let go of readings that no query can begin before any more.
+    def fold(self, floor: int, own: int, is_kept: Callable[[Hashable], bool]) -> None:
+        """Let go of readings that no query can begin before any more; `own` is this stream's time.
 
         With retention, only objects that some query's cells keep are kept for new queries.
         """
+        if len(self.recent) > MOST_RECENT:
+            floor = own
+        self.floor = max(self.floor, floor)
         kept = []
         for reading in self.recent:
             if ceil_to(reading.time, self.stream.evaluate) <= floor:
@@ -206,6 +213,7 @@ class LocalRuntime:
 
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
         states = [self._streams[name] for name in sorted(streams)]
+        instant = max([instant, *(state.floor for state in states)])
         timeline = Timeline(
             [state.stream for state in states], self._matrix, self._threads, instant
         )
@@ -247,7 +255,8 @@ class LocalRuntime:
             return
         for name, state in self._streams.items():
             timelines = [t for streams, t in self._timelines.items() if name in streams]
-            state.fold(floor, partial(_is_kept, timelines, name))
+            own = self._clocks.closed(name)
+            state.fold(floor, own, partial(_is_kept, timelines, name))
 
     def _settle(self, deltas: list[Delta]) -> list[Delta]:
         """Consolidate by query and instant; where all deltas have one sign there is no need to."""
