@@ -216,7 +216,7 @@ def test_what_is_not_needed_any_more_is_let_go() -> None:
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
     cells = [cell for line in runtime._timelines.values() for cell in line.cells]
-    assert all(len(cell.polygons) <= 3 for cell in cells)
+    assert all(len(cell.layout.polygons) <= 3 for cell in cells)
     assert all(len(cell.focals) <= 1100 for cell in cells)
 
 

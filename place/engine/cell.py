@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from place.engine.columns import Dictionary, Slots
+from place.engine.columns import Dictionary
 from place.engine.focals import Focals
+from place.engine.lay import Layout
 from place.engine.objects import Changed, Objects
 from place.engine.plans import Dimensions, RangePlan, make_plan
 from place.engine.refine import Candidates, Side, decide
-from place.engine.regions import Numbers, Regions
+from place.engine.regions import Regions
 from place.engine.retain import kept_slots, reach_of
 from place.engine.route import Place
 from place.engine.rows import View, make_rows
-from place.engine.shapes import Polygons, fan_of, lay_out, lay_out_around
+from place.engine.shapes import fan_of
 from place.kernels.bulk import TOUCHED, BulkMatcher
 from place.model.delta import Delta
-from place.model.regions import region_of
 from place.model.schema import Stream
-from place.model.shape import Shape, ShapeError
 from place.model.space import Space
 from place.model.types import Row
 from place.plan.bind_query_table import layout_of
@@ -64,8 +64,8 @@ class Cell:
         self.plans: dict[int, RangePlan] = {}
         self.groups: dict[tuple[str, Dimensions], Regions] = {}
         self._matchers: dict[tuple[str, Dimensions], BulkMatcher] = {}
-        self.polygons = Polygons()
         self.focals = Focals()
+        self.layout = Layout(self.focals)
         self._numbers: dict[str, int] = {}
         self._next = 0
         self._many_focals = 1024
@@ -96,7 +96,7 @@ class Cell:
         deltas: list[Delta] = []
         for (subject, dimensions), regions in self.groups.items():
             deltas += self._match(subject, dimensions, regions, objects, rows, step.instant)
-            self.polygons.release(regions.replaced_polygons())
+            self.layout.polygons.release(regions.replaced_polygons())
             regions.forget()
         self._forget_dropped(step.drop)
         self._forget_focals()
@@ -138,18 +138,18 @@ class Cell:
             at = float(row[relation.x]), float(row[relation.y])  # type: ignore[arg-type]
         self.focals.move(number, at, objects.find(key))
 
-    def _focal(self, stream: str, key: Hashable, step: Step) -> int:
+    def _focal(self, locate: Locate, stream: str, key: Hashable) -> int:
         """The number of a focal object, which may be new to this cell."""
         known = self.focals.find(stream, key)
         if known >= 0:
             return known
-        return self.focals.add(
-            stream, key, step.locate(stream, key), self.subjects[stream].find(key)
-        )
+        slot = self.subjects[stream].find(key)
+        return self.focals.add(stream, key, locate(stream, key), slot)
 
     # Queries come and go
 
     def _register(self, query: Query, step: Step) -> None:
+        focal_of = partial(self._focal, step.locate)
         plan = make_plan(query, self.dictionary)
         number, self._next = self._next, self._next + 1
         self.plans[number] = plan
@@ -163,21 +163,21 @@ class Cell:
             store = self.region_rows[name]
             owners = np.flatnonzero(store.alive[: store.size])
             if isinstance(query.inside, Around):
-                self._focal(query.inside.focal.stream, query.inside.focal.key, step)
+                focal_of(query.inside.focal.stream, query.inside.focal.key)
             rows = regions.add(number, owners, fan, simple, watches)
-            self._lay_owners(plan, regions, rows, owners, store, step)
+            self.layout.lay_owners(plan, regions, rows, owners, store, focal_of)
         elif not self.place.has_region(query.name):
             return
         elif isinstance(query.inside, Around):
             rows = regions.add(number, np.array([-1]), fan, simple, watches)
             focal = query.inside.focal
-            regions.now.focals[rows] = self._focal(focal.stream, focal.key, step)
+            regions.now.focals[rows] = focal_of(focal.stream, focal.key)
             extents = query.inside.extents
             regions.extents[rows] = extents if len(extents) == 2 else (extents[0], np.nan)
-            self._lay_around(plan.query.space, regions, rows)
+            self.layout.lay_around(plan.query.space, regions, rows)
         elif query.inside is not None:
             rows = regions.add(number, np.array([-1]), fan, simple, watches)
-            self._put(regions, rows, lay_out([query.inside], query.space, self.polygons))
+            self.layout.lay_shape(query.inside, query.space, regions, rows)
         else:  # a region without a place
             rows = regions.add(number, np.full(len(plan.boxes), -1), 1, simple, watches)
             regions.now.kinds[rows] = 0
@@ -233,6 +233,7 @@ class Cell:
 
     def _change_region_rows(self, changed: dict[str, Changed], step: Step) -> None:
         """Rows of a query table that streams in: new, other, or gone."""
+        focal_of = partial(self._focal, step.locate)
         for number, plan in self.plans.items():
             table = plan.query.query_table
             if table is None or plan.name not in self._numbers:
@@ -252,95 +253,12 @@ class Cell:
                 rows = regions.grouped(mine[np.isin(regions.owner[mine], other)])
                 regions.touch(rows)
                 owners = np.unique(regions.owner[rows])
-                self._lay_owners(plan, regions, rows, owners, store, step)
+                self.layout.lay_owners(plan, regions, rows, owners, store, focal_of)
             new = change.slots[~change.was & change.now]
             if len(new):
                 fan = fan_of(plan.query.space)
                 rows = regions.add(number, new, fan, plan.is_simple, plan.watches)
-                self._lay_owners(plan, regions, rows, new, store, step)
-
-    def _lay_owners(
-        self,
-        plan: RangePlan,
-        regions: Regions,
-        rows: Numbers,
-        owners: Slots,
-        store: Objects,
-        step: Step,
-    ) -> None:
-        """Lay out the regions that rows of a query table hold. `rows` has a fan for each owner."""
-        table = plan.query.query_table
-        if table is None or not len(owners):
-            return
-        space = plan.query.space
-        if table.focal_stream is not None:
-            keys = store.columns.plain(table.columns[0], owners)
-            fan = len(rows) // len(owners)
-            sizes = [store.columns.numbers(c, owners) for c in table.columns[1:]]
-            extents = np.stack(
-                [sizes[0], sizes[1] if len(sizes) == 2 else np.full(len(owners), np.nan)], axis=1
-            )
-            numbers = [
-                -1 if key is None else self._focal(table.focal_stream, key, step) for key in keys
-            ]
-            bad = (np.nan_to_num(extents, nan=0.0) < 0).any(axis=1) | np.isnan(sizes[0])
-            if len(sizes) == 2:
-                bad |= np.isnan(sizes[1])
-            regions.now.focals[rows] = np.repeat(np.where(bad, -1, numbers), fan)
-            regions.extents[rows] = np.repeat(extents, fan, axis=0)
-            self._lay_around(space, regions, rows)
-            return
-        self._put(regions, rows, self._lay_fixed(table.layout, table.columns, store, owners, space))
-
-    def _lay_fixed(
-        self,
-        layout: tuple[str, ...],
-        columns: tuple[int, ...],
-        store: Objects,
-        owners: Slots,
-        space: Space,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        if space is Space.PLANAR and layout == ("x1", "y1", "x2", "y2"):
-            x1, y1, x2, y2 = (store.columns.numbers(c, owners) for c in columns)
-            known = ~np.isnan(x1 + y1 + x2 + y2)
-            box = np.stack(
-                [np.minimum(x1, x2), np.minimum(y1, y2), np.maximum(x1, x2), np.maximum(y1, y2)],
-                axis=1,
-            )
-            box[~known] = np.nan
-            return np.ones(len(owners), np.uint8), box, box[:, None, :]
-        if space is Space.PLANAR and layout == ("x", "y", "r"):
-            x, y, r = (store.columns.numbers(c, owners) for c in columns)
-            r = np.where(r < 0, np.nan, r)
-            extents = np.stack([r, np.full(len(r), np.nan)], axis=1)
-            centers = np.stack([x, y], axis=1)
-            centers[np.isnan(x + y + r)] = np.nan
-            return lay_out_around(space, centers, extents, self.polygons)
-        shapes: list[Shape | None] = []
-        for values in zip(*(store.columns.plain(c, owners) for c in columns), strict=True):
-            try:
-                shapes.append(region_of(layout, values, space, lambda _: None))
-            except ShapeError:
-                shapes.append(None)  # a stream may send what is no region; it then has none
-        return lay_out(shapes, space, self.polygons)
-
-    def _lay_around(self, space: Space, regions: Regions, rows: Numbers) -> None:
-        """Lay out regions around their focal objects, one for each fan of rows."""
-        rows = regions.grouped(rows)
-        first = rows[:: fan_of(space)]
-        centers = self.focals.positions(regions.now.focals[first])
-        extents = regions.extents[first]
-        centers[np.isnan(extents[:, 0])] = np.nan
-        self._put(regions, rows, lay_out_around(space, centers, extents, self.polygons))
-
-    def _put(
-        self, regions: Regions, rows: Numbers, laid: tuple[np.ndarray, np.ndarray, np.ndarray]
-    ) -> None:
-        kinds, params, boxes = laid
-        fan = boxes.shape[1]
-        regions.now.kinds[rows] = np.repeat(kinds, fan)
-        regions.now.params[rows] = np.repeat(params, fan, axis=0)
-        regions.now.boxes[rows] = boxes.reshape(-1, 4)
+                self.layout.lay_owners(plan, regions, rows, new, store, focal_of)
 
     def _follow_focals(self) -> None:
         """Regions whose focal object moved, came or went."""
@@ -356,7 +274,7 @@ class Cell:
                 of_space = [n for n, s in spaces.items() if s is space]
                 mine = rows[np.isin(regions.plan[rows], of_space)]
                 if len(mine):
-                    self._lay_around(space, regions, mine)
+                    self.layout.lay_around(space, regions, mine)
         for number, plan in self.plans.items():
             if plan.query.query_table is not None and isinstance(plan.query.inside, Around):
                 focal_object = plan.query.inside.focal

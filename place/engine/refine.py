@@ -129,7 +129,7 @@ def _ask(
                 points[:, 1].copy(),
                 side.state.kinds[region[mine]],
                 side.state.params[region[mine]],
-                *cell.polygons.arrays(),
+                *cell.layout.polygons.arrays(),
             )
             mine = mine[hit]
         if len(mine) and plan.query.query_table is not None and plan.query.inside is not None:
