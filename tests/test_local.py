@@ -14,6 +14,7 @@ from place.engine.cell import Step
 from place.engine.columns import Dictionary
 from place.engine.state import load_cell, save_cell
 from place.errors import ReadingError, Unsupported
+from place.kernels import bulk, order
 from place.model.delta import Delta
 from place.model.reading import Advance, Input, Reading
 from place.runtime import timeline
@@ -266,3 +267,49 @@ def test_a_silent_stream_does_not_make_others_wait_for_ever(
     assert len(runtime._streams["Cars"].recent) <= 51
     session.sql("REGISTER QUERY m AS SELECT id FROM Cars INSIDE ('M', 1 OF Drones, 100)")
     assert len(session.answer("m")) == 7
+
+
+@pytest.fixture
+def joins_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small work takes the way of large work: no comparing of every pair, pieces of a few."""
+    monkeypatch.setattr(bulk, "FEW", 0)
+    monkeypatch.setattr(bulk, "FEW_EACH", 0)
+    monkeypatch.setattr(order, "SERIAL", 9)
+
+
+@pytest.mark.usefixtures("joins_only")
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_scripts_by_the_joins_of_large_work(path: Path) -> None:
+    try:
+        ScriptRunner(read_script(path), opener("local", "1x2"), Batching.parse("each")).run()
+    except ScriptSkipped as skip:
+        pytest.skip(f"the local runtime has no {skip.operator} yet")
+
+
+@pytest.mark.usefixtures("joins_only")
+def test_a_refreshed_table_of_stationary_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = place.connect(runtime="local")
+    session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE)")
+    file = tmp_path / "stations.csv"
+    file.write_text("name,x,y\n" + "".join(f"s{i},{i},1\n" for i in range(20)))
+    session.sql("CREATE TABLE Stations FROM 'stations.csv'")
+    # The other query keeps the cells, and what they remember, alive over the refresh.
+    session.sql("REGISTER QUERY other AS SELECT id FROM Cars INSIDE (0, 0, 5)")
+    session.sql("REGISTER QUERY near AS SELECT name FROM Stations INSIDE ('M', 1 OF Cars, 3, 3)")
+    for second in range(1, 6):
+        session.push("Cars", [(1, second, 1)], time=second * 1_000_000)
+    file.write_text("name,x,y\n" + "".join(f"s{i},{19 - i},1\n" for i in range(20)))
+    deltas = session.sql("REFRESH TABLE Stations").deltas
+    assert sorted((d.sign, d.row[0]) for d in deltas) == [
+        (-1, "s4"),
+        (-1, "s5"),
+        (-1, "s6"),
+        (1, "s13"),
+        (1, "s14"),
+        (1, "s15"),
+    ]
+    session.push("Cars", [(1, 8, 1)], time=8_000_000)
+    assert session.answer("near") == [("s10",), ("s11",), ("s12",)]

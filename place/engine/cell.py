@@ -216,6 +216,7 @@ class Cell:
             for name in [n for n, store in stores.items() if n not in read]:
                 if not isinstance(stores[name].relation, Stream):
                     del stores[name]
+                    self.forget_order()
 
     def _forget_focals(self) -> None:
         """Let go of focal objects that lead no region any more, once they are many."""
@@ -345,7 +346,7 @@ class Cell:
             Side(regions.now, points[:, 0:2], now=True),
             Side(regions.before, points[:, 2:4], now=False),
         )
-        decided = decide(self, regions, found, view, sides, rows, subject, dimensions)
+        decided = decide(self, regions, found, view, sides, rows, subject)
         instants = np.full(len(decided.slots), instant)
         return make_rows(self, regions, decided, view, rows, instants)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.engine.objects import Changed
-from place.engine.plans import Dimensions, RangePlan
+from place.engine.plans import RangePlan
 from place.engine.regions import Regions, State
 from place.engine.rows import View, region_view
 from place.kernels.inside import inside_shapes
@@ -67,7 +67,6 @@ def decide(
     sides: tuple[Side, Side],
     rows: dict[str, Changed],
     subject: str,
-    dimensions: Dimensions,
 ) -> Decided:
     """Decide all candidates; each pair of a region and an object comes out once."""
     region, slot = found.regions.astype(np.int64), found.slots.astype(np.int64)

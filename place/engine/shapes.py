@@ -17,7 +17,6 @@ from place.model.shape import Circle, Polygon, Rectangle, Shape, rectangle_aroun
 from place.model.space import EARTH_RADIUS, Space, measure_of, unit_vector
 
 Floats = NDArray[np.float64]
-NOWHERE = (math.nan, math.nan, math.nan, math.nan)
 SLACK = 1e-9
 """Boxes of round shapes are this much larger, relative to their coordinates: rounding of a
 distance must not put a point into a circle and outside of its box."""

@@ -74,11 +74,6 @@ class ReferenceRuntime:
             "late": len(self._late[definition.name]),
         }
 
-    def recompute(self, query: str) -> Answer:
-        """The answer computed afresh at the instant that the query has reached."""
-        plan = self.catalog.queries[fold(query)]
-        return answer(plan, self.world, self._evaluated[fold(query)])
-
     @property
     def world(self) -> World:
         return World(self.catalog, self._readings)
