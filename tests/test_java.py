@@ -24,7 +24,6 @@ from place.runtime.spark import java as java_module
 from place.runtime.spark.java import (
     Java,
     find_java,
-    java_environment,
     keep_file,
     launcher_home,
     parse_version,
@@ -185,10 +184,10 @@ def test_the_bundled_java_starts_only_through_the_launcher(tmp_path: Path) -> No
 
 def test_the_launcher_is_itself_found_as_the_java_behind_it(tmp_path: Path) -> None:
     cache = {"XDG_CACHE_HOME": str(tmp_path)}
-    once = java_environment(environment() | cache)
-    again = environment() | cache | once
+    once = launcher_home(find_java(environment() | cache), cache)
+    again = environment() | cache | {"JAVA_HOME": str(once)}
     assert find_java(again) == BUNDLED
-    assert java_environment(again) == once
+    assert launcher_home(find_java(again), cache) == once
 
 
 def test_prepare_java_sets_the_home_of_this_process(
@@ -197,10 +196,10 @@ def test_prepare_java_sets_the_home_of_this_process(
     home = write_java(tmp_path / "home", says("21.0.8"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(home))
-    expected = java_environment()
+    expected = launcher_home(find_java())
     assert prepare_java() == Java(home, 21, bundled=False)
-    assert os.environ["JAVA_HOME"] == expected["JAVA_HOME"]
-    assert Path(expected["JAVA_HOME"]).is_relative_to(tmp_path / "cache" / "place")
+    assert os.environ["JAVA_HOME"] == str(expected)
+    assert expected.is_relative_to(tmp_path / "cache" / "place")
 
 
 def test_many_can_write_the_same_file_at_once(tmp_path: Path) -> None:

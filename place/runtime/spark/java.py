@@ -118,11 +118,6 @@ def launcher_home(java: Java, environ: Mapping[str, str] | None = None) -> Path:
     return launcher.parent.parent
 
 
-def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that make Spark, and all that it starts, run on the Java that was found."""
-    return {"JAVA_HOME": str(launcher_home(find_java(environ), environ))}
-
-
 def prepare_java() -> Java:
     """Choose a Java and point this process, and so Spark, to it. Doing so again changes nothing."""
     java = find_java()
