@@ -1,6 +1,7 @@
 """The local runtime: what it keeps, what it takes, and how a cell continues another's work."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -9,17 +10,14 @@ import pyarrow as pa
 import pytest
 
 import place
+from place.engine import timeline
 from place.engine.boxes import boxes_of
-from place.engine.cell import Step
 from place.engine.columns import Dictionary
-from place.engine.state import load_cell, save_cell
+from place.engine.state import load_worker, save_worker
 from place.errors import ReadingError, Unsupported
 from place.kernels import bulk, order
-from place.model.delta import Delta
 from place.model.reading import Advance, Input, Reading
-from place.runtime import timeline
-from place.runtime.local import LocalRuntime
-from place.runtime.timeline import Timeline
+from place.runtime.local import LocalRuntime, table_of
 from place.script.blocks import read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import Batching, ScriptRunner, ScriptSkipped
@@ -29,25 +27,31 @@ SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_cell_goes_on_from_its_arrow_tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step_as_it_is = Timeline.step
+def test_a_worker_goes_on_from_its_arrow_tables(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renewed(name: str) -> Any:
+        as_it_is = getattr(LocalRuntime, name)
 
-    def step_in_new_cells(self: Timeline, step: Step) -> list[Delta]:
-        self.cells = [
-            load_cell(
-                cell.place,
-                self.streams.values(),
-                [plan.query for plan in cell.plans.values()],
-                save_cell(cell),
-            )
-            for cell in self.cells
-        ]
-        return step_as_it_is(self, step)
+        def with_new_workers(self: LocalRuntime, *arguments: object) -> object:
+            self.workers = [
+                load_worker(
+                    worker.place,
+                    worker.catalog,
+                    lambda name: table_of(self.catalog, name, {}),
+                    save_worker(worker),
+                )
+                for worker in self.workers
+            ]
+            return as_it_is(self, *arguments)
 
-    monkeypatch.setattr(Timeline, "step", step_in_new_cells)
+        return with_new_workers
+
+    for name in ("_take", "_become", "_probe"):
+        monkeypatch.setattr(LocalRuntime, name, renewed(name))
     script = read_script(path)
     try:
-        ScriptRunner(script, opener("local", "2x2"), Batching.parse("one")).run()
+        ScriptRunner(script, opener("local", "2x2"), Batching.parse("random:2")).run()
     except ScriptSkipped as skip:
         pytest.skip(f"the local runtime has no {skip.operator} yet")
 
@@ -118,8 +122,9 @@ def test_what_is_not_there_yet_is_named() -> None:
 def kept(session: Session) -> set[object]:
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
-    (line,) = runtime._timelines.values()
-    return {key for cell in line.cells for key in cell.subjects["Cars"].slots}
+    (line,) = runtime.workers[0].timelines.values()
+    store = line.cell.subjects["Cars"]
+    return set(store.keys[: store.size][store.alive[: store.size]].tolist())
 
 
 def test_objects_that_no_query_can_reach_are_not_kept() -> None:
@@ -216,7 +221,7 @@ def test_what_is_not_needed_any_more_is_let_go() -> None:
             assert session.answer("Patrols") == [(1, 0), (1, second - 1)]
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
-    cells = [cell for line in runtime._timelines.values() for cell in line.cells]
+    cells = [line.cell for line in runtime.workers[0].timelines.values()]
     assert all(len(cell.layout.polygons) <= 3 for cell in cells)
     assert all(len(cell.focals) <= 1100 for cell in cells)
 
@@ -256,7 +261,7 @@ def test_one_pass_over_many_instants_sends_what_one_instant_after_the_other_send
 def test_a_silent_stream_does_not_make_others_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("place.runtime.local.MOST_RECENT", 50)
+    monkeypatch.setattr("place.engine.worker.MOST_RECENT", 50)
     session = cars()
     session.sql("CREATE STREAM Drones (id BIGINT KEY, x DOUBLE, y DOUBLE)")
     session.push("Drones", [(1, 1, 1)], time=1_000_000)
@@ -264,7 +269,7 @@ def test_a_silent_stream_does_not_make_others_wait_for_ever(
         session.push("Cars", [(second % 7, 1, second % 9, "a")], time=second * 1_000_000)
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
-    assert len(runtime._streams["Cars"].recent) <= 51
+    assert sum(map(len, runtime.workers[0].pasts["Cars"].recent)) <= 51
     session.sql("REGISTER QUERY m AS SELECT id FROM Cars INSIDE ('M', 1 OF Drones, 100)")
     assert len(session.answer("m")) == 7
 

@@ -6,60 +6,69 @@ from what the objects and regions were and are, so every change is found by comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from place.engine.columns import Dictionary
+from place.engine.changes import Change
+from place.engine.columns import Columns, Dictionary
 from place.engine.focals import Focals
 from place.engine.lay import Layout
-from place.engine.objects import Changed, Objects
+from place.engine.objects import Changed, Messages, Objects
 from place.engine.plans import Dimensions, RangePlan, make_plan
 from place.engine.refine import Candidates, Side, decide
 from place.engine.regions import Regions
 from place.engine.retain import kept_slots, reach_of
 from place.engine.route import Place
-from place.engine.rows import View, make_rows
+from place.engine.rows import View, make_changes
 from place.engine.shapes import fan_of
 from place.kernels.bulk import TOUCHED, BulkMatcher
-from place.model.delta import Delta
-from place.model.schema import Stream
+from place.model.schema import Relation, Stream
 from place.model.space import Space
-from place.model.types import Row
+from place.model.time import BEGINNING
 from place.plan.bind_query_table import layout_of
 from place.plan.query import Around, Query
 
-Messages = Sequence[tuple[Hashable, Row | None]]
-Locate = Callable[[str, Hashable], tuple[float, float] | None]
+Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Step:
     """All that happens at one instant.
 
-    `messages` are the last word of each key of each stream: its row, or None where the object is
-    gone. `tables` are the rows of the tables that registered queries read, and `locate` tells where
-    an object is at this instant, for regions that begin to follow it.
+    `messages` are what the keys of each stream say, of which the last word counts. `tables` are the
+    rows of the tables that registered queries read.
     """
 
     instant: int
     messages: Mapping[str, Messages] = field(default_factory=dict)
     register: Sequence[Query] = ()
     drop: Sequence[str] = ()
-    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    locate: Locate = lambda stream, key: None
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 class Cell:
-    """Objects, regions and plans of one cell of the matrix."""
+    """Objects, regions and plans of one cell of the matrix.
 
-    def __init__(self, place: Place, streams: Iterable[Stream], threads: int = 1) -> None:
+    It holds the objects of its row, and of the other rows where each object is: a region of its
+    column may begin to follow any of them.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        streams: Iterable[Stream],
+        dictionary: Dictionary | None = None,
+        threads: int = 1,
+    ) -> None:
         self.place = place
         self.threads = threads
-        self.dictionary = Dictionary()
+        self.dictionary = Dictionary() if dictionary is None else dictionary
         self.subjects: dict[str, Objects] = {}
+        self.others: dict[str, Objects] = {}
         self.region_rows: dict[str, Objects] = {}
         self.plans: dict[int, RangePlan] = {}
         self.groups: dict[tuple[str, Dimensions], Regions] = {}
@@ -70,86 +79,135 @@ class Cell:
         self._next = 0
         self._many_focals = 1024
         self.retained: dict[str, float] = {}
-        self.evicted: dict[str, list[Hashable]] = {}
-        """The objects that the last instant let go of, by stream."""
         for stream in streams:
             self.subjects[stream.name] = Objects(stream, self.dictionary)
+            if place.matrix.rows > 1:
+                known = tuple(stream.columns[i] for i in _whereabouts(stream))
+                self.others[stream.name] = Objects(stream, self.dictionary, known)
             if stream.retention is not None:
                 self.retained[stream.name] = reach_of(stream.retention)
             if layout_of(stream.columns) is not None:
                 self.region_rows[stream.name] = Objects(stream, self.dictionary)
 
-    def process(self, step: Step) -> list[Delta]:
-        """Take an instant; the deltas of this cell's part of the answers, not yet consolidated."""
+    def process(self, step: Step) -> list[Change]:
+        """Take an instant; the changes of this cell's part of the answers, not yet settled."""
         for regions in self.groups.values():
             regions.begin()
         self.focals.begin()
-        objects = self._change(self.subjects, step.messages, self.place.has_object)
-        rows = self._change(self.region_rows, step.messages, self.place.has_region)
-        self._move_focals(step)
+        objects: dict[str, Changed] = {}
+        rows: dict[str, Changed] = {}
+        for name, messages in step.messages.items():
+            self._tell(name, messages, objects, rows)
         for name in step.drop:
             self._drop(name)
         for query in step.register:
             self._register(query, step)
         self._change_region_rows(rows, step)
         self._follow_focals()
-        deltas: list[Delta] = []
+        changes: list[Change] = []
         for (subject, dimensions), regions in self.groups.items():
-            deltas += self._match(subject, dimensions, regions, objects, rows, step.instant)
+            changes += self._match(subject, dimensions, regions, objects, rows, step.instant)
             self.layout.polygons.release(regions.replaced_polygons())
             regions.forget()
         self._forget_dropped(step.drop)
         self._forget_focals()
         if self.plans:  # without a query nobody asks, and cells are filled before their queries
-            self.evicted = {name: self._evict(name, objects.get(name)) for name in self.retained}
-        return deltas
+            for name in self.retained:
+                self._evict(name, objects.get(name))
+        return changes
+
+    def adopt(self, queries: Sequence[Query], tables: Mapping[str, pa.Table]) -> None:
+        """Take over queries whose answers are known already: a cell that was saved goes on."""
+        step = Step(BEGINNING, register=queries, tables=tables)
+        for query in queries:
+            self._register(query, step)
 
     # What changes
 
-    def _change(
+    def _tell(
         self,
-        stores: dict[str, Objects],
-        messages: Mapping[str, Messages],
-        is_mine: Callable[[Hashable], bool],
-    ) -> dict[str, Changed]:
-        changed = {}
-        for name, told in messages.items():
-            if name in stores:
-                mine = [message for message in told if is_mine(message[0])]
-                if mine:
-                    changed[name] = stores[name].change(mine)
-        return changed
+        name: str,
+        messages: Messages,
+        objects: dict[str, Changed],
+        rows: dict[str, Changed],
+    ) -> None:
+        """Objects, regions and focal objects take the messages of a stream that are theirs."""
+        mine, others = self.split(name, messages)
+        if len(mine):
+            objects[name] = changed = self.subjects[name].change(mine)
+            self.lead(self.subjects[name], changed.slots)
+        if others is not None and len(others):
+            self.lead(self.others[name], self.others[name].change(others).slots)
+        if name in self.region_rows:
+            store = self.region_rows[name]
+            here = self.place.has_regions(messages.keys, self._texts(store))
+            told = messages if here is None else messages.take(np.flatnonzero(here))
+            if len(told):
+                rows[name] = store.change(told)
 
-    def _move_focals(self, step: Step) -> None:
+    def _texts(self, store: Objects) -> Dictionary | None:
+        return self.dictionary if store.is_coded else None
+
+    def split(self, name: str, messages: Messages) -> tuple[Messages, Messages | None]:
+        """The messages of this cell's row, and of the others only where each object is."""
+        store = self.subjects[name]
+        mask = self.place.has_objects(messages.keys, self._texts(store))
+        if mask is None:
+            return messages, None
+        others = messages.take(np.flatnonzero(~mask))
+        known = _whereabouts(store.relation)
+        rows = Columns(self.others[name].columns.columns, self.dictionary, 0)
+        rows.values = [others.rows.values[i] for i in known]
+        rows.nulls = [others.rows.nulls[i] for i in known]
+        elsewhere = Messages(others.keys, others.times, others.gone, rows)
+        return messages.take(np.flatnonzero(mask)), elsewhere
+
+    def lead(self, store: Objects, slots: Numbers) -> None:
         """Focal objects are told to every row of the columns whose regions they lead."""
-        for name, told in step.messages.items():
-            for key, row in told:
-                self.follow(name, key, row)
-
-    def follow(self, stream: str, key: Hashable, row: Row | None) -> None:
-        """An object reported, or is gone; if it leads regions, remember where it is."""
-        number = self.focals.find(stream, key)
-        if number < 0:
+        if not len(self.focals):
             return
-        objects = self.subjects[stream]
-        relation = objects.relation
-        at = None
-        if row is not None and relation.x is not None and relation.y is not None:
-            at = float(row[relation.x]), float(row[relation.y])  # type: ignore[arg-type]
-        self.focals.move(number, at, objects.find(key))
+        numbers = store.leads[slots].astype(np.int64)
+        leading = np.flatnonzero(numbers >= 0)
+        if len(leading):
+            self.focals.move(numbers[leading], self._where(store, slots[leading]))
 
-    def _focal(self, locate: Locate, stream: str, key: Hashable) -> int:
-        """The number of a focal object, which may be new to this cell."""
-        known = self.focals.find(stream, key)
-        if known >= 0:
-            return known
-        slot = self.subjects[stream].find(key)
-        return self.focals.add(stream, key, locate(stream, key), slot)
+    def _where(self, store: Objects, slots: Numbers) -> NDArray[np.float64]:
+        """Where the objects at these slots are; NaN where none is."""
+        relation = store.relation
+        if relation.x is None or relation.y is None:
+            return np.full((len(slots), 2), np.nan)
+        names = [column.name for column in store.columns.columns]
+        at = [names.index(relation.columns[i].name) for i in (relation.x, relation.y)]
+        positions = np.stack([store.columns.numbers(i, slots) for i in at], axis=1)
+        positions[~store.alive[slots]] = np.nan
+        return positions
+
+    def _focals_of(self, stream: str, keys: Numbers) -> Numbers:
+        """The numbers of focal objects, some of which may be new to this cell."""
+        numbers = np.empty(len(keys), np.int64)
+        mask = self.place.has_objects(keys, self._texts(self.subjects[stream]))
+        parts = [(self.subjects[stream], np.arange(len(keys)), True)]
+        if mask is not None:
+            here, there = np.flatnonzero(mask), np.flatnonzero(~mask)
+            parts = [(self.subjects[stream], here, True), (self.others[stream], there, False)]
+        for store, chosen, is_mine in parts:
+            slots = store.take_all(keys[chosen])
+            fresh = np.unique(slots[store.leads[slots] < 0])
+            if len(fresh):
+                seats = fresh if is_mine else np.full(len(fresh), -1)
+                added = self.focals.add(stream, seats, self._where(store, fresh))
+                store.follow(fresh, added.astype(np.int32))
+            numbers[chosen] = store.leads[slots]
+        return numbers
+
+    def focal(self, stream: str, key: Hashable) -> int:
+        """The number of a focal object."""
+        number = self.subjects[stream].number(key)
+        return int(self._focals_of(stream, np.array([number], np.int64))[0])
 
     # Queries come and go
 
     def _register(self, query: Query, step: Step) -> None:
-        focal_of = partial(self._focal, step.locate)
         plan = make_plan(query, self.dictionary)
         number, self._next = self._next, self._next + 1
         self.plans[number] = plan
@@ -163,15 +221,15 @@ class Cell:
             store = self.region_rows[name]
             owners = np.flatnonzero(store.alive[: store.size])
             if isinstance(query.inside, Around):
-                focal_of(query.inside.focal.stream, query.inside.focal.key)
+                self.focal(query.inside.focal.stream, query.inside.focal.key)
             rows = regions.add(number, owners, fan, simple, watches)
-            self.layout.lay_owners(plan, regions, rows, owners, store, focal_of)
-        elif not self.place.has_region(query.name):
+            self.layout.lay_owners(plan, regions, rows, owners, store, self._focals_of)
+        elif not self.place.has_query(query.name):
             return
         elif isinstance(query.inside, Around):
             rows = regions.add(number, np.array([-1]), fan, simple, watches)
             focal = query.inside.focal
-            regions.now.focals[rows] = focal_of(focal.stream, focal.key)
+            regions.now.focals[rows] = self.focal(focal.stream, focal.key)
             extents = query.inside.extents
             regions.extents[rows] = extents if len(extents) == 2 else (extents[0], np.nan)
             self.layout.lay_around(plan.query.space, regions, rows)
@@ -194,9 +252,16 @@ class Cell:
             stores = self.region_rows if is_regions else self.subjects
             if source.relation.name not in stores:
                 store = Objects(source.relation, self.dictionary)
-                is_mine = self.place.has_region if is_regions else self.place.has_object
-                told = enumerate(step.tables[source.relation.name])
-                store.change([(key, row) for key, row in told if is_mine(key)])
+                table_rows = step.tables[source.relation.name]
+                keys = np.arange(table_rows.num_rows)
+                is_mine = self.place.has_regions if is_regions else self.place.has_objects
+                mine = is_mine(keys, None)
+                if mine is not None:
+                    keys = np.flatnonzero(mine)
+                    table_rows = table_rows.take(pa.array(keys))
+                columns = source.relation.columns
+                rows = Columns.from_arrow(columns, self.dictionary, table_rows.columns)
+                store.load(keys, np.zeros(len(keys), np.int64), rows)
                 stores[source.relation.name] = store
 
     def _drop(self, name: str) -> None:
@@ -222,19 +287,24 @@ class Cell:
         """Let go of focal objects that lead no region any more, once they are many."""
         if len(self.focals) < self._many_focals:
             return
-        used = {int(n) for r in self.groups.values() for n in np.unique(r.now.focals[: r.size])}
+        used = np.zeros(len(self.focals) + 1, np.bool_)
+        for regions in self.groups.values():
+            used[regions.now.focals[: regions.size]] = True
         for plan in self.plans.values():
-            used |= {self.focals.find(f.stream, f.key) for f in plan.query.focals}
-        numbers = self.focals.keep(used - {-1})
+            for focal in plan.query.focals:
+                used[self.focal(focal.stream, focal.key)] = True
+        numbers = self.focals.keep(used)
         for regions in self.groups.values():
             regions.now.focals = numbers[regions.now.focals]
+        for store in (*self.subjects.values(), *self.others.values()):
+            led = np.flatnonzero(store.leads[: store.size] >= 0)
+            store.follow(led, numbers[store.leads[led]].astype(np.int32))
         self._many_focals = max(1024, 2 * len(self.focals))
 
     # Regions move
 
     def _change_region_rows(self, changed: dict[str, Changed], step: Step) -> None:
         """Rows of a query table that streams in: new, other, or gone."""
-        focal_of = partial(self._focal, step.locate)
         for number, plan in self.plans.items():
             table = plan.query.query_table
             if table is None or plan.name not in self._numbers:
@@ -254,12 +324,12 @@ class Cell:
                 rows = regions.grouped(mine[np.isin(regions.owner[mine], other)])
                 regions.touch(rows)
                 owners = np.unique(regions.owner[rows])
-                self.layout.lay_owners(plan, regions, rows, owners, store, focal_of)
+                self.layout.lay_owners(plan, regions, rows, owners, store, self._focals_of)
             new = change.slots[~change.was & change.now]
             if len(new):
                 fan = fan_of(plan.query.space)
                 rows = regions.add(number, new, fan, plan.is_simple, plan.watches)
-                self.layout.lay_owners(plan, regions, rows, new, store, focal_of)
+                self.layout.lay_owners(plan, regions, rows, new, store, self._focals_of)
 
     def _follow_focals(self) -> None:
         """Regions whose focal object moved, came or went."""
@@ -279,19 +349,15 @@ class Cell:
         for number, plan in self.plans.items():
             if plan.query.query_table is not None and isinstance(plan.query.inside, Around):
                 focal_object = plan.query.inside.focal
-                found = self.focals.find(focal_object.stream, focal_object.key)
-                if found >= 0 and self.focals.moved(np.array([found]))[0]:
+                found = self.focal(focal_object.stream, focal_object.key)
+                if self.focals.moved(np.array([found]))[0]:
                     regions = self.groups[plan.subject, plan.dimensions]
                     regions.touch(regions.rows_of(number))
 
-    def knows(self, stream: str, key: Hashable) -> bool:
-        """Does the cell keep an object, or follow it?"""
-        return self.subjects[stream].find(key) >= 0 or self.focals.find(stream, key) >= 0
-
     # Retention
 
-    def _evict(self, name: str, changed: Changed | None) -> list[Hashable]:
-        """Let go of objects that no region can reach before they report again."""
+    def _evict(self, name: str, changed: Changed | None) -> None:
+        """Let go of objects that lead no region, and that none can reach before they report."""
         store = self.subjects[name]
         groups = {d: regions for (subject, d), regions in self.groups.items() if subject == name}
         tested = np.zeros(store.size, np.bool_)
@@ -299,15 +365,15 @@ class Cell:
             tested[changed.slots] = True
         if any(regions.changed[: regions.size].any() for regions in groups.values()):
             tested[:] = True
-        tested &= store.alive[: store.size]
+        tested &= store.alive[: store.size] & (store.leads[: store.size] < 0)
         if not tested.any():
-            return []
+            return
         points = {dimensions: _points(store, dimensions, None)[0] for dimensions in groups}
         kept = kept_slots(store, tested, groups, self.retained[name], points)
         gone = np.flatnonzero(tested & ~kept)
         if len(gone):
             self.forget_order()
-        return store.evict(gone)
+            store.evict(gone)
 
     def forget_order(self) -> None:
         """Objects or regions changed without an instant of the bulk join that says so."""
@@ -324,7 +390,7 @@ class Cell:
         objects: dict[str, Changed],
         rows: dict[str, Changed],
         instant: int,
-    ) -> list[Delta]:
+    ) -> list[Change]:
         store = self.subjects.get(subject)
         changed = objects.get(subject)
         size = regions.size
@@ -347,8 +413,13 @@ class Cell:
             Side(regions.before, points[:, 2:4], now=False),
         )
         decided = decide(self, regions, found, view, sides, rows, subject)
-        instants = np.full(len(decided.slots), instant)
-        return make_rows(self, regions, decided, view, rows, instants)
+        return make_changes(self, regions, decided, view, rows, instant)
+
+
+def _whereabouts(stream: Relation) -> tuple[int, ...]:
+    """The columns of a stream that tell where its objects are: key, x and y."""
+    named = (stream.key, stream.x, stream.y)
+    return tuple(dict.fromkeys(index for index in named if index is not None))
 
 
 def _attribute_boxes(plan: RangePlan) -> np.ndarray:

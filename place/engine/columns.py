@@ -6,6 +6,7 @@ numbers. A NULL is a bit beside its value.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from place.model.schema import Column
+from place.model.segment import ARROW
 from place.model.types import Row, Type, Value
 
 Slots = NDArray[np.int64]
@@ -25,13 +27,6 @@ _DTYPES: dict[Type, Any] = {
     Type.BOOLEAN: np.bool_,
     Type.TIMESTAMP: np.int64,
 }
-_ARROW: dict[Type, Any] = {
-    Type.BIGINT: pa.int64(),
-    Type.DOUBLE: pa.float64(),
-    Type.STRING: pa.string(),
-    Type.BOOLEAN: pa.bool_(),
-    Type.TIMESTAMP: pa.int64(),
-}
 
 
 class Dictionary:
@@ -40,6 +35,7 @@ class Dictionary:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts = list(texts)
         self._codes = {text: code for code, text in enumerate(self.texts)}
+        self._hashes = np.empty(0, np.int64)
 
     def code(self, text: str) -> int:
         """The code of a text, a new one if it is new."""
@@ -47,6 +43,34 @@ class Dictionary:
         if found == len(self.texts):
             self.texts.append(text)
         return found
+
+    def codes(self, texts: pa.Array) -> NDArray[np.int32]:
+        """The codes of many texts; 0 for NULL."""
+        encoded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+        known = np.array([self.code(text) for text in encoded.dictionary.to_pylist()], np.int32)
+        if not len(known):
+            return np.zeros(len(texts), np.int32)
+        chosen: NDArray[np.int32] = known[encoded.indices.fill_null(0).to_numpy()]
+        return chosen
+
+    def hashes(self) -> NDArray[np.int64]:
+        """A number for each code that follows from its text alone, whatever the process."""
+        fresh = self.texts[len(self._hashes) :]
+        if fresh:
+            made = [zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in fresh]
+            self._hashes = np.concatenate([self._hashes, np.array(made, np.int64)])
+        return self._hashes
+
+    def to_arrow(self, codes: NDArray[np.int32], nulls: NDArray[np.bool_] | None) -> pa.Array:
+        """The texts of codes, as an array that names each text once."""
+        used = np.zeros(len(self.texts) + 1, np.bool_)
+        used[codes] = True
+        chosen = np.flatnonzero(used[:-1])
+        place = np.cumsum(used, dtype=np.int32) - 1
+        texts = pa.array([self.texts[code] for code in chosen.tolist()], pa.string())
+        if not len(texts):
+            return pa.DictionaryArray.from_arrays(pa.nulls(len(codes), pa.int32()), texts)
+        return pa.DictionaryArray.from_arrays(pa.array(place[codes], mask=nulls), texts)
 
 
 class Columns:
@@ -60,6 +84,44 @@ class Columns:
         self.values = [np.zeros(capacity, _DTYPES[column.type]) for column in columns]
         self.nulls = [np.ones(capacity, np.bool_) for _ in columns]
 
+    @staticmethod
+    def from_arrow(
+        columns: tuple[Column, ...], dictionary: Dictionary, arrays: Sequence[pa.Array]
+    ) -> Columns:
+        """The rows of Arrow arrays, one of each column."""
+        made = Columns(columns, dictionary, 0)
+        made.values, made.nulls = [], []
+        for column, given in zip(columns, arrays, strict=True):
+            array = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+            if column.type is Type.STRING:
+                values: NDArray[Any] = dictionary.codes(array)
+            elif column.type is Type.BOOLEAN:
+                values = array.fill_null(False).to_numpy(zero_copy_only=False)
+            else:
+                values = (array.fill_null(0) if array.null_count else array).to_numpy()
+            made.values.append(values)
+            if array.null_count:
+                made.nulls.append(array.is_null().to_numpy(zero_copy_only=False))
+            else:
+                made.nulls.append(np.zeros(len(array), np.bool_))
+        return made
+
+    @staticmethod
+    def from_rows(
+        columns: tuple[Column, ...], dictionary: Dictionary, rows: Sequence[Row]
+    ) -> Columns:
+        """The rows of plain values."""
+        made = Columns(columns, dictionary, len(rows))
+        for index, column in enumerate(columns):
+            cells = [row[index] for row in rows]
+            made.nulls[index] = np.fromiter((cell is None for cell in cells), np.bool_, len(cells))
+            if column.type is Type.STRING:
+                code = dictionary.code
+                cells = [None if cell is None else code(cell) for cell in cells]  # type: ignore[arg-type]
+            filled = [0 if cell is None else cell for cell in cells]
+            made.values[index] = np.array(filled, _DTYPES[column.type])
+        return made
+
     @property
     def capacity(self) -> int:
         return len(self.nulls[0])
@@ -72,22 +134,7 @@ class Columns:
         self.values = [np.concatenate([v, np.zeros(more, v.dtype)]) for v in self.values]
         self.nulls = [np.concatenate([n, np.ones(more, np.bool_)]) for n in self.nulls]
 
-    def write(self, slots: Slots, rows: Sequence[Row]) -> None:
-        """Write rows to slots."""
-        for index, column in enumerate(self.columns):
-            cells = [row[index] for row in rows]
-            null = np.fromiter((cell is None for cell in cells), np.bool_, len(cells))
-            self.nulls[index][slots] = null
-            self.values[index][slots] = self._encoded(cells, column.type)
-
-    def _encoded(self, cells: list[Value], kind: Type) -> NDArray[Any]:
-        if kind is Type.STRING:
-            code = self.dictionary.code
-            cells = [None if cell is None else code(cell) for cell in cells]  # type: ignore[arg-type]
-        filled = [0 if cell is None else cell for cell in cells]
-        return np.array(filled, _DTYPES[kind])
-
-    def take(self, slots: Slots) -> Columns:
+    def take(self, slots: Slots | slice) -> Columns:
         """A copy of the rows at these slots."""
         copy = Columns(self.columns, self.dictionary, 0)
         copy.values = [values[slots] for values in self.values]
@@ -123,13 +170,32 @@ class Columns:
     def numbers(self, index: int, slots: Slots | slice = slice(None)) -> NDArray[np.float64]:
         """A column as numbers (codes of texts, 0 and 1 of truth values); NaN where it is NULL."""
         numbers = self.values[index][slots].astype(np.float64)
-        numbers[self.nulls[index][slots]] = np.nan
+        nulls = self.nulls[index][slots]
+        if nulls.any():
+            numbers[nulls] = np.nan
         return numbers
 
-    def to_arrow(self, slots: Slots) -> pa.Table:
-        """The rows at these slots as an Arrow table."""
-        arrays = [
-            pa.array(self.plain(index, slots), _ARROW[column.type])
-            for index, column in enumerate(self.columns)
-        ]
-        return pa.Table.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+    def array(self, index: int, slots: Slots | slice) -> pa.Array:
+        """A column at these slots as Arrow; of texts, each only once."""
+        values, nulls = self.values[index][slots], self.nulls[index][slots]
+        mask = nulls if nulls.any() else None
+        if self.columns[index].type is Type.STRING:
+            return self.dictionary.to_arrow(values, mask)
+        return pa.array(values, ARROW[self.columns[index].type], mask=mask)
+
+    def equal(self, other: Columns, index: int, other_index: int) -> NDArray[np.bool_]:
+        """Where two columns of rows hold the same; NULL is the same as NULL."""
+        one, two = self.nulls[index], other.nulls[other_index]
+        same = self.values[index] == other.values[other_index]
+        equal: NDArray[np.bool_] = np.where(one | two, one & two, same)
+        return equal
+
+    @staticmethod
+    def joined(parts: Sequence[Columns]) -> Columns:
+        """The rows of several, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        made = Columns(parts[0].columns, parts[0].dictionary, 0)
+        made.values = [np.concatenate(v) for v in zip(*(p.values for p in parts), strict=True)]
+        made.nulls = [np.concatenate(n) for n in zip(*(p.nulls for p in parts), strict=True)]
+        return made

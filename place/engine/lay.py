@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from place.engine.columns import Slots
 from place.engine.focals import Focals
@@ -18,8 +19,8 @@ from place.model.space import Space
 
 Laid = tuple[np.ndarray, np.ndarray, np.ndarray]
 """The kinds, exact numbers and boxes of regions."""
-FocalOf = Callable[[str, Hashable], int]
-"""The number of a focal object, by its stream and key."""
+FocalsOf = Callable[[str, NDArray[np.int64]], NDArray[np.int64]]
+"""The numbers of focal objects, by their stream and the numbers of their keys."""
 
 
 class Layout:
@@ -40,7 +41,7 @@ class Layout:
         rows: Numbers,
         owners: Slots,
         store: Objects,
-        focal_of: FocalOf,
+        focals_of: FocalsOf,
     ) -> None:
         """Lay out the regions that rows of a query table hold. `rows` has a fan for each owner."""
         table = plan.query.query_table
@@ -48,13 +49,15 @@ class Layout:
             return
         space = plan.query.space
         if table.focal_stream is not None:
-            keys = store.columns.plain(table.columns[0], owners)
+            keys = store.columns.values[table.columns[0]][owners].astype(np.int64)
+            named = np.flatnonzero(~store.columns.nulls[table.columns[0]][owners])
             fan = len(rows) // len(owners)
             sizes = [store.columns.numbers(c, owners) for c in table.columns[1:]]
             extents = np.stack(
                 [sizes[0], sizes[1] if len(sizes) == 2 else np.full(len(owners), np.nan)], axis=1
             )
-            numbers = [-1 if key is None else focal_of(table.focal_stream, key) for key in keys]
+            numbers = np.full(len(owners), -1, np.int64)
+            numbers[named] = focals_of(table.focal_stream, keys[named])
             bad = (np.nan_to_num(extents, nan=0.0) < 0).any(axis=1) | np.isnan(sizes[0])
             if len(sizes) == 2:
                 bad |= np.isnan(sizes[1])
@@ -98,8 +101,10 @@ class Layout:
 
     def lay_around(self, space: Space, regions: Regions, rows: Numbers) -> None:
         """Lay out regions around their focal objects, one for each fan of rows."""
-        rows = regions.grouped(rows)
-        first = rows[:: fan_of(space)]
+        fan = fan_of(space)
+        if fan > 1:
+            rows = regions.grouped(rows)
+        first = rows[::fan]
         centers = self.focals.positions(regions.now.focals[first])
         extents = regions.extents[first]
         centers[np.isnan(extents[:, 0])] = np.nan

@@ -1,18 +1,61 @@
 """The objects of a relation that a cell holds: the last reading of each key that is alive.
 
-Rows of tables are objects that never move; they are known by their number.
+Keys are numbers: those of the stream, the codes of its texts, or, of a table, the numbers of its
+rows, which are objects that never move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from place.engine.columns import Columns, Dictionary, Slots
-from place.model.schema import Relation
-from place.model.types import Row
+from place.kernels.index import (
+    empty_table,
+    enter_slots,
+    find_slots,
+    last_of_each,
+    remove_slots,
+    take_slots,
+)
+from place.model.schema import Column, Relation, Stream
+from place.model.types import Type
+
+Keys = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What keys of a relation say, in order: their rows, or that they are gone."""
+
+    keys: Keys
+    times: NDArray[np.int64]
+    gone: NDArray[np.bool_]
+    rows: Columns
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, chosen: Slots | slice) -> Messages:
+        """Some of them."""
+        rows = self.rows.take(chosen)
+        return Messages(self.keys[chosen], self.times[chosen], self.gone[chosen], rows)
+
+    @staticmethod
+    def joined(parts: list[Messages]) -> Messages:
+        """Several, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return Messages(
+            np.concatenate([part.keys for part in parts]),
+            np.concatenate([part.times for part in parts]),
+            np.concatenate([part.gone for part in parts]),
+            Columns.joined([part.rows for part in parts]),
+        )
 
 
 @dataclass(frozen=True)
@@ -24,81 +67,182 @@ class Changed:
 
     slots: Slots
     before: Columns
-    was: np.ndarray
-    now: np.ndarray
+    was: NDArray[np.bool_]
+    now: NDArray[np.bool_]
 
 
 class Objects:
-    """Slots of objects, found by key."""
+    """Slots of objects, found by key. `columns` may be fewer than the relation's.
 
-    def __init__(self, relation: Relation, dictionary: Dictionary) -> None:
+    `leads` is the number of the focal object that is at a slot, or −1; such a slot stays with its
+    key also while the object is gone.
+    """
+
+    def __init__(
+        self,
+        relation: Relation,
+        dictionary: Dictionary,
+        columns: tuple[Column, ...] | None = None,
+    ) -> None:
         self.relation = relation
-        self.columns = Columns(relation.columns, dictionary)
-        self.alive = np.zeros(self.columns.capacity, np.bool_)
-        self.slots: dict[Hashable, int] = {}
-        self.keys: list[Hashable] = []
-        self._free: list[int] = []
+        self.is_coded = (
+            isinstance(relation, Stream) and relation.columns[relation.key].type is Type.STRING
+        )
+        self.columns = Columns(columns or relation.columns, dictionary)
+        self.size = 0
+        """Slots in use or free again."""
+        self._allot(self.columns.capacity)
+        self._table = empty_table(16)
+        self._entries = 0
+        self._free_count = 0
+        self._scratch = np.empty(16, np.int64)
+
+    def _allot(self, capacity: int) -> None:
+        self.alive = np.zeros(capacity, np.bool_)
+        self.times = np.zeros(capacity, np.int64)
+        self.keys = np.zeros(capacity, np.int64)
+        self.leads = np.full(capacity, -1, np.int32)
+        self._free = np.zeros(capacity, np.int32)
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return int(self.alive[: self.size].sum())
 
-    @property
-    def size(self) -> int:
-        """Slots in use or free again: arrays are this long."""
-        return len(self.keys)
+    def number(self, key: Hashable) -> int:
+        """The number of a key as readings have it."""
+        return self.columns.dictionary.code(key) if self.is_coded else key  # type: ignore[arg-type,return-value]
+
+    def key(self, slot: int) -> Hashable:
+        """The key at a slot, as readings have it."""
+        number = int(self.keys[slot])
+        return self.columns.dictionary.texts[number] if self.is_coded else number
 
     def find(self, key: Hashable) -> int:
         """The slot of an object that is alive, or −1."""
-        return self.slots.get(key, -1)
+        slot = int(self.find_all(np.array([self.number(key)]))[0])
+        return slot if slot >= 0 and self.alive[slot] else -1
 
-    def change(self, messages: Sequence[tuple[Hashable, Row | None]]) -> Changed:
-        """Take the last message of each key: its row, or None where the object is gone."""
-        slots, rows, written, now = [], [], [], []
-        was = []
-        for key, row in messages:
-            slot = self.slots.get(key, -1)
-            if slot < 0 and row is None:
-                continue
-            was.append(slot >= 0)
-            now.append(row is not None)
-            if slot < 0:
-                slot = self._take_slot(key)
-            slots.append(slot)
-            if row is not None:
-                written.append(slot)
-                rows.append(row)
-        at = np.array(slots, np.int64)
-        self._reserve()
-        before = self.columns.take(at)
-        if rows:
-            self.columns.write(np.array(written, np.int64), rows)
-        present = np.array(now, np.bool_)
-        self.alive[at] = present
-        for slot in at[~present].tolist():
-            del self.slots[self.keys[slot]]
-            self._free.append(slot)
-        return Changed(at, before, np.array(was, np.bool_), present)
+    def find_all(self, keys: Keys) -> Slots:
+        """The slots of keys, −1 for those that have none."""
+        slots = np.empty(len(keys), np.int64)
+        find_slots(self._table, self.keys, keys, slots)
+        return slots
 
-    def evict(self, slots: Slots) -> list[Hashable]:
+    def take_all(self, keys: Keys) -> Slots:
+        """The slots of keys; those that have none get one."""
+        slots = np.empty(len(keys), np.int64)
+        missing = find_slots(self._table, self.keys, keys, slots)
+        if missing:
+            self._reserve(self.size + missing)
+            self._make_room(missing)
+            before = self._free_count + len(self.keys) - self.size
+            self._free_count, self.size = take_slots(
+                self._table, self.keys, keys, slots, self._free, self._free_count, self.size
+            )
+            self._entries += before - (self._free_count + len(self.keys) - self.size)
+        return slots
+
+    def seen(self, slots: Slots) -> Slots | None:
+        """The positions of the last message of each slot; None where all are different."""
+        if len(self._scratch) < self.size:
+            self._scratch = np.empty(len(self.keys), np.int64)
+        kept = np.empty(len(slots), np.bool_)
+        count = last_of_each(slots, self._scratch, kept)
+        return None if count == len(slots) else np.flatnonzero(kept)
+
+    def change(self, messages: Messages) -> Changed:
+        """Take messages, of which the last of each key counts."""
+        if messages.gone.any():
+            # Who is not here and is gone needs no slot.
+            unknown = messages.gone & (self.find_all(messages.keys) < 0)
+            arriving = np.isin(messages.keys, messages.keys[~messages.gone])
+            if (unknown & ~arriving).any():
+                messages = messages.take(np.flatnonzero(~unknown | arriving))
+        slots = self.take_all(messages.keys)
+        last = self.seen(slots)
+        if last is not None:
+            slots, messages = slots[last], messages.take(last)
+        was = self.alive[slots]
+        present = ~messages.gone
+        before = self.columns.take(slots)
+        if present.all():
+            self.columns.put(slots, messages.rows)
+            self.times[slots] = messages.times
+            self.alive[slots] = True
+        else:
+            written = np.flatnonzero(present)
+            self.columns.put(slots[written], messages.rows.take(written))
+            self.times[slots[written]] = messages.times[written]
+            self.alive[slots] = present
+            self._release(slots[~present])
+        return Changed(slots, before, was, present)
+
+    def finish(self, slots: Slots, gone: NDArray[np.bool_]) -> None:
+        """Objects whose rows are written are alive now, or gone."""
+        self.alive[slots] = ~gone
+        self._release(slots[gone])
+
+    def evict(self, slots: Slots) -> Keys:
         """Keep these objects no longer, although they are not gone; their keys."""
-        keys = [self.keys[slot] for slot in slots.tolist()]
+        keys = self.keys[slots]
         self.alive[slots] = False
-        for key in keys:
-            self._free.append(self.slots.pop(key))
+        self._release(slots)
         return keys
 
-    def _take_slot(self, key: Hashable) -> int:
-        if self._free:
-            slot = self._free.pop()
-            self.keys[slot] = key
-        else:
-            slot = len(self.keys)
-            self.keys.append(key)
-        self.slots[key] = slot
-        return slot
+    def follow(self, slots: Slots, numbers: NDArray[np.int32]) -> None:
+        """Focal objects of these numbers are at these slots; −1 where one is followed no more."""
+        self.leads[slots] = numbers
+        self._release(slots[(numbers < 0) & ~self.alive[slots]])
 
-    def _reserve(self) -> None:
-        self.columns.reserve(self.size)
-        if len(self.alive) < self.columns.capacity:
-            more = self.columns.capacity - len(self.alive)
-            self.alive = np.concatenate([self.alive, np.zeros(more, np.bool_)])
+    def load(self, keys: Keys, times: NDArray[np.int64], rows: Columns) -> None:
+        """Fill an empty store."""
+        self._reserve(len(keys))
+        size = len(keys)
+        self.keys[:size], self.times[:size], self.alive[:size] = keys, times, True
+        self.columns.put(np.arange(size), rows)
+        self.size = self._entries = size
+        self._table = empty_table(size)
+        enter_slots(self._table, self.keys, np.arange(size))
+
+    def copy(self) -> Objects:
+        """The objects that are alive, in a store of their own."""
+        made = Objects(self.relation, self.columns.dictionary, self.columns.columns)
+        slots = np.flatnonzero(self.alive[: self.size])
+        made.load(self.keys[slots], self.times[slots], self.columns.take(slots))
+        return made
+
+    def messages(self) -> Messages:
+        """The objects that are alive as what they have said last."""
+        slots = np.flatnonzero(self.alive[: self.size])
+        rows, gone = self.columns.take(slots), np.zeros(len(slots), np.bool_)
+        return Messages(self.keys[slots], self.times[slots], gone, rows)
+
+    def _release(self, slots: Slots) -> None:
+        """Slots whose objects are gone and that no region follows are free."""
+        freed = slots[self.leads[slots] < 0]
+        if len(freed):
+            remove_slots(self._table, self.keys, freed)
+            self._free[self._free_count : self._free_count + len(freed)] = freed
+            self._free_count += len(freed)
+
+    def _reserve(self, size: int) -> None:
+        if size <= len(self.keys):
+            return
+        self.columns.reserve(size)
+        old = self._arrays()
+        self._allot(self.columns.capacity)
+        for before, after in zip(old, self._arrays(), strict=True):
+            after[: len(before)] = before
+
+    def _arrays(self) -> list[NDArray[Any]]:
+        return [self.alive, self.times, self.keys, self.leads, self._free]
+
+    def _make_room(self, more: int) -> None:
+        """Keep the table at most half full, counting the places where something was."""
+        if 2 * (self._entries + more) <= len(self._table):
+            return
+        held = np.ones(self.size, np.bool_)
+        held[self._free[: self._free_count]] = False
+        slots = np.flatnonzero(held)
+        self._entries = len(slots)
+        self._table = empty_table(len(slots) + more)
+        enter_slots(self._table, self.keys, slots)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from place.engine.boxes import Box, boxes_of
 from place.engine.columns import Dictionary
 from place.errors import InternalError, Unsupported
+from place.model.schema import Stream
 from place.model.shape import Rectangle
 from place.model.space import Space
 from place.plan.expression import Column, Expression, columns_of
@@ -30,7 +31,8 @@ class RangePlan:
     `boxes` are its attribute boxes; a query without a place is found by them over `dimensions`.
     `decides` tells that they are the whole condition, `residual` is what they cannot decide.
     `watches` tells that rows change while an object stays within, and `is_plain` that all outputs
-    are columns. Of a simple plan the index's boxes decide everything.
+    are columns. Of a simple plan the index's boxes decide everything. The rows of a keyed plan name
+    their object, and their region where there are several, so that no two pairs have the same row.
     """
 
     query: Query
@@ -41,6 +43,7 @@ class RangePlan:
     watches: bool
     is_plain: bool
     is_simple: bool
+    is_keyed: bool
 
     @property
     def name(self) -> str:
@@ -103,7 +106,24 @@ def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
         watches=bool(changing),
         is_plain=all(isinstance(output.expression, Column) for output in query.outputs),
         is_simple=exact_shape and found.exact and indexed,
+        is_keyed=_is_keyed(query),
     )
+
+
+def _is_keyed(query: Query) -> bool:
+    """Do the outputs hold the key of the object, and that of the region's row?"""
+    shown = {
+        (output.expression.source, output.expression.index)
+        for output in query.outputs
+        if isinstance(output.expression, Column)
+    }
+    sources = {query.subject} | ({query.query_table.source} if query.query_table else set())
+    for number in sources:
+        relation = query.sources[number].relation
+        unique = isinstance(relation, Stream) or relation.unique
+        if not unique or (number, relation.key) not in shown:
+            return False
+    return True
 
 
 def _is_constant(query: Query, column: Column) -> bool:

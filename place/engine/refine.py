@@ -146,10 +146,9 @@ def _also_inside(cell: Cell, plan: RangePlan, side: Side, slot: Numbers) -> Bool
     shape = plan.query.inside
     itself = np.zeros(len(slot), np.bool_)
     if isinstance(shape, Around):
-        stream, key = shape.focal.stream, shape.focal.key
-        number = np.full(len(slot), cell.focals.find(stream, key))
-        itself = cell.focals.is_itself(number, slot, plan.subject)
-        center = cell.focals.position(stream, key, now=side.now)
+        number = cell.focal(shape.focal.stream, shape.focal.key)
+        itself = cell.focals.is_itself(np.full(len(slot), number), slot, plan.subject)
+        center = cell.focals.position(number, now=side.now)
         shape = None if center is None else around(plan.query.space, center, shape.extents)
     if shape is None:
         return np.zeros(len(slot), np.bool_)

@@ -6,8 +6,15 @@ The hash does not depend on the process, so that any task can continue another's
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from place.engine.columns import Dictionary
+from place.kernels.index import spread_keys
+
+Mine = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -16,6 +23,10 @@ class Matrix:
 
     rows: int = 1
     columns: int = 1
+
+    def places(self) -> list[Place]:
+        """All cells."""
+        return [Place(self, row, c) for row in range(self.rows) for c in range(self.columns)]
 
 
 @dataclass(frozen=True)
@@ -26,22 +37,26 @@ class Place:
     row: int = 0
     column: int = 0
 
-    def has_object(self, key: Hashable) -> bool:
-        return self.matrix.rows == 1 or spread(key, self.matrix.rows) == self.row
+    def has_objects(self, keys: NDArray[np.int64], texts: Dictionary | None) -> Mine | None:
+        """Which keys are objects of this cell's row; None for all. `texts` where keys are codes."""
+        return _spread(keys, texts, self.matrix.rows, self.row)
 
-    def has_region(self, key: Hashable) -> bool:
-        return self.matrix.columns == 1 or spread(key, self.matrix.columns) == self.column
+    def has_regions(self, keys: NDArray[np.int64], texts: Dictionary | None) -> Mine | None:
+        """Which rows of a query table are regions of this cell's column; None for all."""
+        return _spread(keys, texts, self.matrix.columns, self.column)
+
+    def has_query(self, name: str) -> bool:
+        """Is the region of a query in this cell's column?"""
+        return zlib.crc32(name.encode("utf-8")) % self.matrix.columns == self.column
 
 
-def spread(key: Hashable, parts: int) -> int:
-    """A number below `parts` for a key.
-
-    >>> spread(17, 4) == spread(17, 4), spread("truck", 1)
-    (True, 0)
-    """
-    if isinstance(key, int):
-        # The steps of splitmix64: neighbours among the keys should not be neighbours here.
-        mixed = (key * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-        return (mixed ^ (mixed >> 31)) % parts
-    return zlib.crc32(str(key).encode("utf-8", "surrogatepass")) % parts
+def _spread(
+    keys: NDArray[np.int64], texts: Dictionary | None, parts: int, mine: int
+) -> Mine | None:
+    if parts == 1:
+        return None
+    if texts is not None:
+        found: Mine = texts.hashes()[keys] % parts == mine
+    else:
+        found = spread_keys(keys, parts) == mine
+    return found

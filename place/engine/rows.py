@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from place.engine.changes import Change
 from place.engine.columns import Columns
 from place.engine.objects import Changed, Objects
 from place.engine.plans import RangePlan
 from place.engine.regions import Regions
-from place.model.delta import Delta
-from place.model.types import Row, Value
+from place.model.segment import ARROW
+from place.model.types import Row
 from place.plan.evaluate import evaluate
 from place.plan.expression import Column
 
@@ -27,13 +30,13 @@ class View:
     """Rows of a relation as they are now and as they were before the instant."""
 
     def __init__(self, columns: Columns, changed: Changed | None) -> None:
-        self._columns = columns
+        self.columns = columns
         self._changed = changed
         self._place: NDArray[np.int64] | None = None
 
     def take(self, slots: Numbers, now: bool) -> Columns:
         """The rows at slots, of one side of the instant."""
-        rows = self._columns.take(slots)
+        rows = self.columns.take(slots)
         if now or self._changed is None:
             return rows
         places = self._places()[slots]
@@ -55,7 +58,7 @@ class View:
 
     def _places(self) -> NDArray[np.int64]:
         if self._place is None:
-            self._place = np.full(self._columns.capacity, -1, np.int64)
+            self._place = np.full(self.columns.capacity, -1, np.int64)
             if self._changed is not None:
                 self._place[self._changed.slots] = np.arange(len(self._changed.slots))
         return self._place
@@ -68,33 +71,64 @@ def region_view(cell: Cell, plan: RangePlan, rows: dict[str, Changed]) -> View:
     return View(cell.region_rows[name].columns, rows.get(name))
 
 
-def make_rows(
+def make_changes(
     cell: Cell,
     regions: Regions,
     decided: Decided,
     view: View,
     rows: dict[str, Changed],
-    instants: Numbers,
-) -> list[Delta]:
-    """The rows that pairs had before as negative deltas, those that they have as positive ones."""
-    deltas: list[Delta] = []
+    instants: int | Numbers,
+) -> list[Change]:
+    """The rows that pairs had before as negative changes, those that they have as positive ones."""
+    changes: list[Change] = []
     numbers = regions.plan[decided.regions]
-    for number in np.unique(numbers).tolist():
+    counts = np.bincount(numbers) if len(numbers) else np.empty(0, np.int64)
+    for number in np.flatnonzero(counts).tolist():
         plan = cell.plans[number]
-        mine = numbers == number
-        for now, sign in ((False, -1), (True, 1)):
-            chosen = np.flatnonzero(mine & (decided.now if now else decided.was))
-            if not len(chosen):
-                continue
-            slots = decided.slots[chosen]
+        was, now = decided.was, decided.now
+        if counts[number] < len(numbers):
+            mine = numbers == number
+            was, now = was & mine, now & mine
+        if not plan.watches:  # who stays has the row that it had
+            was, now = was & ~now, now & ~was
+        sides = []
+        for mask, is_now in ((was, False), (now, True)):
+            chosen = np.flatnonzero(mask)
             owners = regions.owner[decided.regions[chosen]]
-            output = _output(cell, plan, slots, owners, view, rows, now)
-            name = plan.name
-            deltas += [
-                Delta(name, sign, row, instant)  # type: ignore[arg-type]
-                for row, instant in zip(output, instants[chosen].tolist(), strict=True)
-            ]
-    return deltas
+            columns = _output(cell, plan, decided.slots[chosen], owners, view, rows, is_now)
+            sides.append((chosen, columns))
+        if plan.watches:
+            sides = _without_stays(sides[0], sides[1], was & now)
+        for (chosen, columns), sign in zip(sides, (-1, 1), strict=True):
+            if len(chosen):
+                at = instants if isinstance(instants, int) else instants[chosen]
+                changes.append(Change(plan.query, sign, at, tuple(columns), plan.is_keyed))  # type: ignore[arg-type]
+    return changes
+
+
+Rows = tuple[Numbers, list[pa.Array]]
+
+
+def _without_stays(before: Rows, after: Rows, both: NDArray[np.bool_]) -> list[Rows]:
+    """Leave out pairs whose object is in the region before and now, with the same row."""
+    if not both.any():
+        return [before, after]
+    staying = [np.flatnonzero(both[chosen]) for chosen, _ in (before, after)]
+    same = np.ones(len(staying[0]), np.bool_)
+    for one, other in zip(before[1], after[1], strict=True):
+        a, b = one.take(pa.array(staying[0])), other.take(pa.array(staying[1]))
+        if pa.types.is_dictionary(a.type):
+            a, b = a.dictionary_decode(), b.dictionary_decode()
+        equal = pc.fill_null(pc.equal(a, b), False).to_numpy(zero_copy_only=False)
+        nulls = [side.is_null().to_numpy(zero_copy_only=False) for side in (a, b)]
+        same &= equal | (nulls[0] & nulls[1])
+    sides: list[Rows] = []
+    for (chosen, columns), stay in zip((before, after), staying, strict=True):
+        keep = np.ones(len(chosen), np.bool_)
+        keep[stay[same]] = False
+        kept = np.flatnonzero(keep)
+        sides.append((chosen[kept], [column.take(pa.array(kept)) for column in columns]))
+    return sides
 
 
 def _output(
@@ -105,22 +139,30 @@ def _output(
     view: View,
     rows: dict[str, Changed],
     now: bool,
-) -> list[Row]:
+) -> list[pa.Array]:
     query = plan.query
-    taken: dict[int, Columns] = {query.subject: view.take(slots, now)}
+    views: dict[int, tuple[View, Numbers]] = {query.subject: (view, slots)}
     if query.query_table is not None:
-        source = query.query_table.source
-        taken[source] = region_view(cell, plan, rows).take(owners, now)
-    every = np.arange(len(slots))
-    if plan.is_plain:
-        columns: list[list[Value]] = []
+        views[query.query_table.source] = (region_view(cell, plan, rows), owners)
+    if plan.is_plain and not plan.watches:  # columns that never change need no look back
+        plain = []
         for output in query.outputs:
             assert isinstance(output.expression, Column)
-            columns.append(taken[output.expression.source].plain(output.expression.index, every))
-        return list(zip(*columns, strict=True))
+            seen, at = views[output.expression.source]
+            plain.append(seen.columns.array(output.expression.index, at))
+        return plain
+    taken = {source: seen.take(at, now) for source, (seen, at) in views.items()}
+    every = np.arange(len(slots))
+    if plan.is_plain:
+        columns = []
+        for output in query.outputs:
+            assert isinstance(output.expression, Column)
+            columns.append(taken[output.expression.source].array(output.expression.index, every))
+        return columns
     blank: list[Row] = [()] * len(slots)
     sources = [taken[i].rows(every) if i in taken else blank for i in range(len(query.sources))]
+    pairs = list(zip(*sources, strict=True))
     return [
-        tuple(evaluate(output.expression, pair) for output in query.outputs)
-        for pair in zip(*sources, strict=True)
+        pa.array([evaluate(output.expression, pair) for pair in pairs], ARROW[kind])
+        for output, kind in zip(query.outputs, query.types, strict=True)
     ]

@@ -1,99 +1,137 @@
-"""A cell as Arrow tables, and back: any task can continue another's work.
+"""A worker's state as Arrow tables, and back: any task can continue another's work.
 
-What a cell knows is the rows of its objects, the rows of its query tables, and where the focal
-objects are; everything else follows from these and the queries.
+What a worker knows is the objects of its streams, what waits for its instant, and the clocks;
+everything else follows from these, the queries and the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from place.engine.cell import Cell, Step
-from place.engine.objects import Objects
+from place.engine.columns import Columns, Dictionary
+from place.engine.objects import Messages, Objects
 from place.engine.route import Place
-from place.model.schema import Relation, Stream
-from place.model.time import BEGINNING
-from place.plan.query import Query
+from place.engine.timeline import Timeline
+from place.engine.worker import Past, TableOf, Worker
+from place.model.schema import Column, Stream
+from place.model.types import Type
+from place.plan.catalog import Catalog
 
 State = dict[str, pa.Table]
 
-SUBJECTS, REGIONS, FOCALS = "subjects", "regions", "focals"
+META, TEXTS = "meta", "texts"
+STORES = ("subjects", "others", "region_rows")
 
 
-def save_cell(cell: Cell) -> State:
-    """All that a cell knows."""
-    state = {f"{SUBJECTS}/{name}": _save(store) for name, store in cell.subjects.items()}
-    state |= {f"{REGIONS}/{name}": _save(store) for name, store in cell.region_rows.items()}
-    known = cell.focals.known()
-    state[FOCALS] = pa.table(
-        {
-            "stream": pa.array([stream for stream, _, _ in known], pa.string()),
-            "number": pa.array([_number(key) for _, key, _ in known], pa.int64()),
-            "text": pa.array([_text(key) for _, key, _ in known], pa.string()),
-            "x": pa.array([at[0] if at else None for _, _, at in known], pa.float64()),
-            "y": pa.array([at[1] if at else None for _, _, at in known], pa.float64()),
-        }
-    )
+def save_worker(worker: Worker) -> State:
+    """All that a worker knows."""
+    state: State = {}
+    lines = []
+    for number, line in enumerate(worker.timelines.values()):
+        for kind in STORES:
+            for name, store in getattr(line.cell, kind).items():
+                if isinstance(store.relation, Stream):  # tables come with the catalog
+                    state[f"{number}/{kind}/{name}"] = _pack(_alive(store))
+        for name, waiting in line.pending.items():
+            if waiting:
+                state[f"{number}/pending/{name}"] = _pack(Messages.joined(waiting))
+        lines.append({"streams": sorted(line.streams), "instant": line.instant})
+    for name, past in worker.pasts.items():
+        state[f"past/base/{name}"] = _pack(_alive(past.base))
+        if past.recent:
+            state[f"past/recent/{name}"] = _pack(Messages.joined(past.recent))
+    meta = {
+        "timelines": lines,
+        "floors": {name: past.floor for name, past in worker.pasts.items()},
+        "clocks": worker.clocks.times(),
+        "readings": worker.readings,
+        "late": worker.late,
+    }
+    state[META] = pa.table({"meta": [json.dumps(meta)]})
+    state[TEXTS] = pa.table({"text": pa.array(worker.dictionary.texts, pa.string())})
     return state
 
 
-def load_cell(
-    place: Place,
-    streams: Iterable[Stream],
-    queries: Sequence[Query],
-    state: State,
-    threads: int = 1,
-) -> Cell:
-    """A cell that goes on where the saved one stopped."""
-    cell = Cell(place, streams, threads)
-    relations: dict[str, Relation] = {
-        source.relation.name: source.relation for query in queries for source in query.sources
-    }
-    for name, table in state.items():
-        kind, _, relation = name.partition("/")
-        if kind == FOCALS:
-            continue
-        stores = cell.subjects if kind == SUBJECTS else cell.region_rows
-        if relation not in stores and relation in relations:
-            stores[relation] = Objects(relations[relation], cell.dictionary)
-        if relation in stores:
-            _load(stores[relation], table)
-    at = {
-        (row["stream"], row["text"] if row["number"] is None else row["number"]): row
-        for row in state[FOCALS].to_pylist()
-    }
-
-    def locate(stream: str, key: Hashable) -> tuple[float, float] | None:
-        found = at.get((stream, key))
-        return None if found is None or found["x"] is None else (found["x"], found["y"])
-
-    cell.process(Step(BEGINNING, register=queries, locate=locate))
-    return cell
-
-
-def _save(store: Objects) -> pa.Table:
-    slots = np.flatnonzero(store.alive[: store.size])
-    keys = [store.keys[slot] for slot in slots.tolist()]
-    table = store.columns.to_arrow(slots)
-    table = table.append_column("number", pa.array([_number(k) for k in keys], pa.int64()))
-    return table.append_column("text", pa.array([_text(k) for k in keys], pa.string()))
-
-
-def _load(store: Objects, table: pa.Table) -> None:
-    width = table.num_columns - 2
-    columns = [table.column(i).to_pylist() for i in range(width)]
-    numbers, texts = table.column("number").to_pylist(), table.column("text").to_pylist()
-    keys = [text if number is None else number for number, text in zip(numbers, texts, strict=True)]
-    rows = list(zip(*columns, strict=True))
-    store.change(list(zip(keys, rows, strict=True)))
+def load_worker(
+    place: Place, catalog: Catalog, table_of: TableOf, state: State, threads: int = 1
+) -> Worker:
+    """A worker that goes on where the saved one stopped."""
+    meta: dict[str, Any] = json.loads(state[META].column(0)[0].as_py())
+    worker = Worker(place, threads)
+    worker.dictionary = Dictionary(state[TEXTS].column(0).to_pylist())
+    worker.catalog = catalog
+    streams = {stream.name: stream for stream in catalog.streams.values()}
+    worker.clocks.follow(streams.values())
+    worker.clocks.set_times(meta["clocks"])
+    worker.readings, worker.late = meta["readings"], meta["late"]
+    for number, saved in enumerate(meta["timelines"]):
+        named = frozenset(saved["streams"])
+        line = Timeline(
+            [streams[name] for name in saved["streams"]],
+            place,
+            threads,
+            saved["instant"],
+            worker.dictionary,
+        )
+        worker.timelines[named] = line
+        for kind in STORES:
+            for name, store in getattr(line.cell, kind).items():
+                _fill(store, state[f"{number}/{kind}/{name}"])
+        for name in line.pending:
+            waiting = state.get(f"{number}/pending/{name}")
+            if waiting is not None:
+                columns = streams[name].columns
+                line.pending[name] = [_unpack(waiting, columns, worker.dictionary)]
+        queries = [query for query in catalog.queries.values() if query.streams == named]
+        line.queries = {query.name: query for query in queries}
+        tables = {name: table_of(name) for query in queries for name in query.tables}
+        line.cell.adopt(queries, tables)
+    for name, floor in meta["floors"].items():
+        base = Objects(streams[name], worker.dictionary)
+        _fill(base, state[f"past/base/{name}"])
+        recent = state.get(f"past/recent/{name}")
+        waiting_past = (
+            [] if recent is None else [_unpack(recent, streams[name].columns, worker.dictionary)]
+        )
+        worker.pasts[name] = Past(base, waiting_past, floor)
+    return worker
 
 
-def _number(key: Hashable) -> int | None:
-    return key if isinstance(key, int) else None
+def _alive(store: Objects) -> Messages:
+    """The objects of a store; without copying them where there are no others."""
+    size = store.size
+    if not store.alive[:size].all():
+        return store.messages()
+    rows = store.columns.take(slice(size))
+    return Messages(store.keys[:size], store.times[:size], np.zeros(size, np.bool_), rows)
 
 
-def _text(key: Hashable) -> str | None:
-    return key if isinstance(key, str) else None
+def _pack(messages: Messages) -> pa.Table:
+    """Messages as they are in memory: texts as codes."""
+    arrays = [pa.array(messages.keys), pa.array(messages.times), pa.array(messages.gone)]
+    for values, nulls in zip(messages.rows.values, messages.rows.nulls, strict=True):
+        arrays.append(pa.array(values, mask=nulls if nulls.any() else None))
+    return pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
+
+
+def _unpack(table: pa.Table, columns: tuple[Column, ...], dictionary: Dictionary) -> Messages:
+    rows = Columns(columns, dictionary, 0)
+    rows.values, rows.nulls = [], []
+    for column, chunked in zip(columns, table.columns[3:], strict=True):
+        array = chunked.combine_chunks()
+        blank = False if column.type is Type.BOOLEAN else 0
+        filled = array.fill_null(blank) if array.null_count else array
+        rows.values.append(filled.to_numpy(zero_copy_only=False))
+        nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+        rows.nulls.append(np.zeros(len(array), np.bool_) if nulls is None else nulls)
+    keys, times, gone = (table.column(i).to_numpy() for i in range(3))
+    return Messages(keys, times, gone, rows)
+
+
+def _fill(store: Objects, table: pa.Table) -> None:
+    saved = _unpack(table, store.columns.columns, store.columns.dictionary)
+    store.load(saved.keys, saved.times, saved.rows)

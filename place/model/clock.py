@@ -7,11 +7,16 @@ not depend on how readings fall into ticks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from place.model.schema import Stream
 from place.model.time import BEGINNING
+
+LONG_BEFORE = -(1 << 62)
 
 
 @dataclass
@@ -32,6 +37,19 @@ class Clock:
             return False
         self._close(time - self.lateness - 1)
         return True
+
+    def tell_all(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The same for many readings in their order: which of them are in time?
+
+        Who is late is behind others, so it cannot move the clock, and need not be left out.
+        """
+        closing = np.maximum.accumulate(times - self.lateness - 1)
+        before = np.full(len(times), LONG_BEFORE if self.closed is None else self.closed)
+        before[1:] = np.maximum(before[1:], closing[:-1])
+        in_time: NDArray[np.bool_] = times > before
+        if len(times):
+            self._close(int(closing[-1]))
+        return in_time
 
     def advance(self, time: int) -> None:
         """All readings up to `time` are told, but for those that may come `lateness` later."""
@@ -58,6 +76,19 @@ class Clocks:
     def tell(self, stream: str, time: int) -> bool:
         """A reading of this time is there: is it in time?"""
         return self._clocks[stream].tell(time)
+
+    def tell_all(self, stream: str, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Readings of these times are there, in this order: which are in time?"""
+        return self._clocks[stream].tell_all(times)
+
+    def times(self) -> dict[str, int | None]:
+        """The last complete instant of each stream, None of one that is silent."""
+        return {name: clock.closed for name, clock in self._clocks.items()}
+
+    def set_times(self, times: Mapping[str, int | None]) -> None:
+        """Go on from these."""
+        for name, closed in times.items():
+            self._clocks[name].closed = closed
 
     def advance(self, time: int, stream: str | None) -> None:
         """A source (all of them if None) has told all readings up to `time`."""

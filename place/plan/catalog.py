@@ -34,7 +34,7 @@ def fold(name: str) -> str:
 class Catalog:
     """All definitions by folded name, the statements that made them, and the rows of the tables.
 
-    Each change is a new version.
+    Each change is a new version. `revisions` are the versions in which the rows of each table came.
     """
 
     version: int = 0
@@ -45,6 +45,7 @@ class Catalog:
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     contents: Mapping[str, tuple[Row, ...]] = field(default_factory=dict, repr=False)
     texts: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    revisions: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def of_kind(self, kind: str) -> Mapping[str, Any]:
         """All definitions of a kind (`stream`, `table`, `region`, `query`, `sink`)."""
@@ -106,6 +107,7 @@ class Catalog:
             self,
             version=self.version + 1,
             contents=self.contents if rows is None else {**self.contents, key: rows},
+            revisions=self.revisions if rows is None else {**self.revisions, key: self.version + 1},
             texts={**self.texts, (kind, key): text},
             **{PLURALS[kind]: {**self.of_kind(kind), key: definition}},
         )
@@ -113,13 +115,15 @@ class Catalog:
     def remove(self, kind: str, name: str) -> Catalog:
         """The next version, without this definition."""
         gone = fold(name)
-        contents = self.contents
+        contents, revisions = self.contents, self.revisions
         if kind == "table":
             contents = {key: rows for key, rows in contents.items() if key != gone}
+            revisions = {key: since for key, since in revisions.items() if key != gone}
         return replace(
             self,
             version=self.version + 1,
             contents=contents,
+            revisions=revisions,
             texts={key: text for key, text in self.texts.items() if key != (kind, gone)},
             **{PLURALS[kind]: {k: kept for k, kept in self.of_kind(kind).items() if k != gone}},
         )

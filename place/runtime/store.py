@@ -110,19 +110,20 @@ class CatalogStore:
     def load(self, version: int | None = None) -> Catalog:
         """The catalog as of a version; the last one without."""
         version = self.version() if version is None else version
-        found: list[tuple[str, str, str | None]] = self._db.execute(
-            "SELECT kind, statement, rows FROM definitions"
+        found: list[tuple[str, str, str | None, str, int]] = self._db.execute(
+            "SELECT kind, statement, rows, name, since FROM definitions"
             " WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY since, rowid",
             (version, version),
         ).fetchall()
         order = {kind: i for i, kind in enumerate(PLURALS)}
         catalog = Catalog()
-        for _, text, rows in sorted(found, key=lambda row: order[row[0]]):
+        for _, text, rows, _, _ in sorted(found, key=lambda row: order[row[0]]):
             statement = parse_one(text)
             if not isinstance(statement, Change):
                 raise InternalError(f"the catalog holds a statement that changes nothing: {text}")
             catalog = apply(catalog, statement, text, _stored(rows))
-        return replace(catalog, version=version)
+        revisions = {name: since for kind, _, _, name, since in found if kind == "table"}
+        return replace(catalog, version=version, revisions=revisions)
 
 
 def _packed(columns: tuple[Column, ...], rows: tuple[Row, ...]) -> str:

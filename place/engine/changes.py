@@ -1,0 +1,142 @@
+"""Changes: deltas by columns, as they come out of a cell, and their consolidation.
+
+A change holds rows of one query that all joined or all left. Rows of one answer may come from
+several cells, and a row that leaves in one place and comes in another is no delta; so changes are
+settled above the cells, but for those whose rows name their object and region.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from place.model.delta import FEW, Delta, Sign, difference
+from place.model.segment import ARROW
+from place.plan.query import Query
+
+Instants = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Rows of a query, by columns, that joined (+1) or left (−1) its answer.
+
+    `instants` is one for all rows, or one for each. `is_settled` tells that no other change can
+    hold the same row with the opposite sign.
+    """
+
+    query: Query
+    sign: Sign
+    instants: int | Instants
+    columns: tuple[pa.Array, ...]
+    is_settled: bool
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def deltas(self) -> list[Delta]:
+        """The same, one by one."""
+        rows = zip(*(column.to_pylist() for column in self.columns), strict=True)
+        instants: Iterable[int] = (
+            repeat(self.instants, len(self))
+            if isinstance(self.instants, int)
+            else self.instants.tolist()
+        )
+        name, sign = self.query.name, self.sign
+        return [
+            Delta(name, sign, row, instant) for row, instant in zip(rows, instants, strict=True)
+        ]
+
+
+def settle(changes: Sequence[Change]) -> list[Change]:
+    """Leave only the changes that matter, in the order of their instants where they are few.
+
+    The order does not depend on how the changes were found, but by the cells they come from.
+    """
+    settled: list[Change] = []
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        if len(change):
+            groups.setdefault(change.query.name, []).append(change)
+    for group in groups.values():
+        if sum(len(change) for change in group) < FEW:
+            settled += _settled_few(group)
+        elif all(change.is_settled for change in group) or len({c.sign for c in group}) == 1:
+            settled += group
+        else:
+            settled += _settled_many(group)
+    return settled
+
+
+def _settled_few(group: list[Change]) -> list[Change]:
+    """By counting rows; negative ones first, in order, as people read them."""
+    query = group[0].query
+    by_instant: dict[int, list[Delta]] = {}
+    for change in group:
+        for delta in change.deltas():
+            by_instant.setdefault(delta.instant, []).append(delta)
+    deltas: list[Delta] = []
+    for instant, found in sorted(by_instant.items()):
+        gone = Counter(delta.row for delta in found if delta.sign < 0)
+        come = Counter(delta.row for delta in found if delta.sign > 0)
+        deltas += difference(query.name, gone, come, instant)
+    return from_deltas(query, deltas)
+
+
+def from_deltas(query: Query, deltas: Sequence[Delta]) -> list[Change]:
+    """Deltas of a query as changes, in the same order."""
+    changes: list[Change] = []
+    start = 0
+    for i in range(1, len(deltas) + 1):
+        if i == len(deltas) or deltas[i].sign != deltas[start].sign:
+            some = deltas[start:i]
+            columns = tuple(
+                pa.array(values, ARROW[kind])
+                for values, kind in zip(
+                    zip(*(delta.row for delta in some), strict=True), query.types, strict=True
+                )
+            )
+            instants = np.array([delta.instant for delta in some], np.int64)
+            changes.append(Change(query, some[0].sign, instants, columns, True))
+            start = i
+    return changes
+
+
+def _settled_many(group: list[Change]) -> list[Change]:
+    """By Arrow: the signs of equal rows at an instant add up."""
+    query = group[0].query
+    parts = []
+    for change in group:
+        size = len(change)
+        at = change.instants
+        instants = np.full(size, at) if isinstance(at, int) else at
+        columns = [_plain(column) for column in change.columns]
+        signs = np.full(size, change.sign, np.int64)
+        names = [*(f"c{i}" for i in range(len(columns))), "instant", "sign"]
+        parts.append(pa.table([*columns, pa.array(instants), pa.array(signs)], names=names))
+    table = pa.concat_tables(parts)
+    keys = table.column_names[:-1]
+    sums = table.group_by(keys).aggregate([("sign", "sum")])
+    sums = sums.filter(pc.not_equal(sums["sign_sum"], 0))
+    sums = sums.sort_by("instant")
+    found: list[Change] = []
+    for sign in (-1, 1):
+        of_sign = sums.filter(pc.equal(pc.sign(sums["sign_sum"]), sign))
+        counts = pc.abs(of_sign["sign_sum"]).to_numpy()
+        rows = of_sign.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+        if rows.num_rows:
+            kept = tuple(rows[name].combine_chunks() for name in keys[:-1])
+            instants = rows["instant"].to_numpy()
+            found.append(Change(query, sign, instants, kept, True))
+    return found
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
