@@ -10,6 +10,7 @@ import place
 from bench import command as bench
 from place import demo, prompt
 from place.errors import PlaceError
+from place.operate import replay, run, status
 from place.script import command as script
 
 DESCRIPTION = """\
@@ -21,6 +22,8 @@ start here:
   place demo                      watch a tour of continuous queries and their deltas
   place sql                       type statements; readings too: .push, .at
   place sql -f setup.sql          execute the statements of a file
+  place replay --help             recorded readings through queries, into a changelog
+  place run --help                a pipeline over files or Kafka that survives being killed
   place script tests/scripts      run continuous-query scripts and check them
   place bench match               how fast the matcher is, beside an R-tree and a database
 
@@ -43,7 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (demo, prompt, script, bench):
+    for module in (demo, prompt, replay, run, status, script, bench):
         module.add_parser(commands)
     return parser
 

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,14 @@ from place.plan.query import Query
 from place.runtime.arrow import readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
+from place.runtime.outbox import Numbered, resumed
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
 
-RUNTIMES = ("local", "reference")
+RUNTIMES = ("local", "reference", "spark")
 LONGEST_BACKLOG = 1_000_000
 
 
@@ -269,10 +270,58 @@ class Session:
         """Subscribe to a query: its answer as positive deltas, then every delta."""
         plan = self.query(query)
         subscription = Subscription(plan.name)
-        for row in self.answer(query):
-            subscription.offer(Delta(plan.name, 1, row, self.runtime.instant(query)))
-        self._subscriptions.append(subscription)
+        with self.runtime.pause():
+            for row in self.answer(query):
+                subscription.offer(Delta(plan.name, 1, row, self.runtime.instant(query)))
+            self._subscriptions.append(subscription)
+            self.runtime.listener = self._deliver
         return subscription
+
+    # Sources and sinks of the runtime on Spark
+
+    def start(self) -> None:
+        """Read the sources of all streams from now on, as data comes."""
+        self._on_spark("sources").sources.start()
+
+    def drain(self) -> None:
+        """Read all that the sources have now, and return when it is done."""
+        self._on_spark("sources").sources.drain()
+
+    def stop(self) -> None:
+        """Stop reading sources; the tick that is under way is finished."""
+        self._on_spark("sources").sources.stop()
+
+    def attach(self, stream: str, frame: Any) -> None:
+        """Let any streaming DataFrame of Spark be the source of a stream.
+
+        Its columns are found by name; it is read once `start` or `drain` is called.
+        """
+        self._on_spark("streaming DataFrames").attach(self.stream(stream).name, frame)
+
+    def changes(self, *queries: str) -> Any:
+        """The deltas of queries (of all, if none is named) as a streaming DataFrame of Spark.
+
+        Columns: query, sign, row (a JSON array), instant, tick, position.
+        """
+        runtime = self._on_spark("a streaming DataFrame")
+        return runtime.changes([self.query(name).name for name in queries])
+
+    def resume(self, after: tuple[int, int] | None = None, *queries: str) -> Iterator[Numbered]:
+        """The deltas after an id (tick, position) that are kept, with their ids.
+
+        Whoever keeps the last id it has seen, and resumes from it, sees each delta once.
+        """
+        names = {self.query(name).name for name in queries} or None
+        storage = self._on_spark("ids of deltas").pipeline.storage
+        return resumed(storage, after, names)
+
+    def _on_spark(self, what: str) -> Any:
+        if self.runtime.name != "spark":
+            raise ConfigurationError(
+                f"the runtime {self.runtime.name} has no {what}",
+                hint="connect with a master: place.connect(home, master='local[*]')",
+            )
+        return self.runtime
 
     def query(self, name: str) -> Query:
         """The plan of a registered query, or a ConfigurationError with the nearest name."""
@@ -296,21 +345,44 @@ class Session:
 def connect(
     home: str | Path | None = None,
     *,
-    runtime: str = "reference",
-    cells: str = "1x1",
-    threads: int = 1,
+    master: str | None = None,
+    runtime: str | None = None,
+    cells: str | None = None,
+    threads: int | None = None,
+    storage: str | None = None,
+    ui: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> Session:
-    """Open a session: durable in the directory `home`, or in memory without one."""
-    if runtime not in RUNTIMES:
+    """Open a session: durable in the directory `home`, or without one only while it is open.
+
+    `master` (`local[*]`, `spark://…`) starts Spark, or attaches to the session that is active, and
+    runs the pipeline there; `ui` shows Spark's pages, `settings` are Spark's own. `storage` is
+    where state and deltas are kept if not in `home`: a directory or an object store that all
+    machines of a cluster reach. Without a master `runtime` is `reference` or `local`.
+    """
+    chosen = runtime or ("reference" if master is None else "spark")
+    if chosen not in RUNTIMES:
         raise ConfigurationError(
-            f'runtime "{runtime}" does not exist', hint=suggestion(runtime, RUNTIMES, "runtimes")
+            f'runtime "{chosen}" does not exist', hint=suggestion(chosen, RUNTIMES, "runtimes")
         )
     directory = Path(home) if home is not None else None
-    if runtime == "reference":
+    if chosen == "spark":
+        # Spark's library is large: only who asks for it waits for it.
+        from place.runtime.spark.runtime import SparkRuntime
+        from place.runtime.spark.session import start_session
+
+        spark = start_session(master or "local[*]", ui=ui, settings=settings)
+        matrix = parse_matrix(cells) if cells is not None else None
+        runs = SparkRuntime(spark, directory, storage=storage, matrix=matrix, threads=threads)
+        return Session(runs, TableLoader())
+    if master is not None:
+        raise ConfigurationError(
+            f"the runtime {chosen} has no master", hint="leave the runtime out to run on Spark"
+        )
+    if chosen == "reference":
         return Session(ReferenceRuntime(directory), TableLoader())
-    return Session(
-        LocalRuntime(directory, matrix=parse_matrix(cells), threads=threads), TableLoader()
-    )
+    matrix = parse_matrix(cells or "1x1")
+    return Session(LocalRuntime(directory, matrix=matrix, threads=threads or 1), TableLoader())
 
 
 def parse_matrix(text: str) -> Matrix:

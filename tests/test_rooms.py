@@ -11,7 +11,11 @@ PACKAGE = ROOT / "place"
 # A room may import itself and these; the longest prefix that fits a module is its room.
 BELOW_ENGINE = {"place.errors", "place.model", "place.kernels", "place.sql", "place.plan"}
 BELOW_RUNTIME = BELOW_ENGINE | {"place.engine", "place.sim"}
-BELOW_SESSION = BELOW_RUNTIME | {"place.runtime", "place.runtime.reference"}
+BELOW_SESSION = BELOW_RUNTIME | {
+    "place.runtime",
+    "place.runtime.reference",
+    "place.runtime.spark",
+}
 FRONT = BELOW_SESSION | {"place.session", "place.script", "place"}
 ROOMS: dict[str, set[str]] = {
     "place.errors": set(),
@@ -30,8 +34,10 @@ ROOMS: dict[str, set[str]] = {
     "place.server": FRONT,
     "place.web": FRONT,
     "place.prompt": FRONT,
+    "place.operate": FRONT,
     "place.demo": FRONT | {"place.prompt"},
-    "place.cli": FRONT | {"place.prompt", "place.demo", "place.server", "place.web"},
+    "place.cli": FRONT
+    | {"place.prompt", "place.demo", "place.operate", "place.server", "place.web"},
 }
 SOLE_IMPORTERS = {
     "pyspark": "place.runtime.spark",
@@ -39,7 +45,7 @@ SOLE_IMPORTERS = {
     "numba": "place.kernels",
     "sqlglot": ("place.sql", "place.plan"),
     "sqlite3": "place.runtime",
-    "rich": ("place.prompt", "place.demo", "place.script"),
+    "rich": ("place.prompt", "place.demo", "place.operate", "place.script"),
 }
 
 

@@ -25,7 +25,8 @@ from place.engine.retain import kept_slots, reach_of
 from place.engine.route import Place
 from place.engine.rows import View, make_changes
 from place.engine.shapes import fan_of
-from place.kernels.bulk import TOUCHED, BulkMatcher
+from place.engine.trail import Trail
+from place.kernels.bulk import TOUCHED, WATCHED, BulkMatcher
 from place.model.schema import Relation, Stream
 from place.model.space import Space
 from place.model.time import BEGINNING
@@ -73,6 +74,7 @@ class Cell:
         self.plans: dict[int, RangePlan] = {}
         self.groups: dict[tuple[str, Dimensions], Regions] = {}
         self._matchers: dict[tuple[str, Dimensions], BulkMatcher] = {}
+        self._trails: dict[tuple[str, Dimensions], Trail] = {}
         self.focals = Focals()
         self.layout = Layout(self.focals)
         self._numbers: dict[str, int] = {}
@@ -295,7 +297,8 @@ class Cell:
                 used[self.focal(focal.stream, focal.key)] = True
         numbers = self.focals.keep(used)
         for regions in self.groups.values():
-            regions.now.focals = numbers[regions.now.focals]
+            regions.now.focals[:] = numbers[regions.now.focals]
+            regions.before.focals[:] = numbers[regions.before.focals]
         for store in (*self.subjects.values(), *self.others.values()):
             led = np.flatnonzero(store.leads[: store.size] >= 0)
             store.follow(led, numbers[store.leads[led]].astype(np.int32))
@@ -368,7 +371,7 @@ class Cell:
         tested &= store.alive[: store.size] & (store.leads[: store.size] < 0)
         if not tested.any():
             return
-        points = {dimensions: _points(store, dimensions, None)[0] for dimensions in groups}
+        points = {d: Trail(d).follow(store, None)[0] for d in groups}
         kept = kept_slots(store, tested, groups, self.retained[name], points)
         gone = np.flatnonzero(tested & ~kept)
         if len(gone):
@@ -379,6 +382,7 @@ class Cell:
         """Objects or regions changed without an instant of the bulk join that says so."""
         for matcher in self._matchers.values():
             matcher.reset()
+        self._trails.clear()
 
     # The join
 
@@ -395,18 +399,22 @@ class Cell:
         changed = objects.get(subject)
         size = regions.size
         if store is None or not size or (changed is None and not regions.changed[:size].any()):
+            if changed is not None:
+                self._trails.pop((subject, dimensions), None)
             return []
-        points, moved = _points(store, dimensions, changed)
-        boxes = np.concatenate([regions.now.boxes[:size], regions.before.boxes[:size]], axis=1)
+        trail = self._trails.setdefault((subject, dimensions), Trail(dimensions))
+        points, moved = trail.follow(store, changed)
+        boxes = regions.boxes[:size]
         modes = regions.modes[:size]
         shifted = regions.changed[:size]
         if shifted.any():
-            modes = np.where(shifted & (modes == 1), np.uint8(TOUCHED), modes)
+            modes = np.where(shifted & (modes == WATCHED), np.uint8(TOUCHED), modes)
         matcher = self._matchers.setdefault((subject, dimensions), BulkMatcher())
         pairs = matcher.match(points, boxes, modes, moved, shifted, threads=self.threads)
         if not len(pairs.boxes):
             return []
-        found = Candidates(pairs.boxes, pairs.points, pairs.codes, modes[pairs.boxes] == TOUCHED)
+        touched = modes[pairs.boxes] == TOUCHED if (modes == TOUCHED).any() else None
+        found = Candidates(pairs.boxes, pairs.points, pairs.codes, touched)
         view = View(store.columns, changed)
         sides = (
             Side(regions.now, points[:, 0:2], now=True),
@@ -430,26 +438,3 @@ def _attribute_boxes(plan: RangePlan) -> np.ndarray:
         for k, column in enumerate(plan.dimensions):
             boxes[i, k], boxes[i, k + 2] = box[column]
     return boxes
-
-
-def _points(
-    store: Objects, dimensions: Dimensions, changed: Changed | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where the objects are now and were before, over the columns that regions are found by."""
-    size = store.size
-    points = np.zeros((size, 4))
-    gone = ~store.alive[:size]
-    for k, column in enumerate(dimensions[:2]):
-        values = store.columns.numbers(column)[:size]
-        points[:, k] = values
-        points[:, k + 2] = values
-        if changed is not None:
-            points[changed.slots, k + 2] = changed.before.numbers(column)
-    points[gone, 0:2] = np.nan
-    was_gone = gone.copy()
-    moved = np.zeros(size, np.bool_)
-    if changed is not None:
-        was_gone[changed.slots] = ~changed.was
-        moved[changed.slots] = True
-    points[was_gone, 2:4] = np.nan
-    return points, moved

@@ -79,6 +79,19 @@ class Focals:
         if self._before is self._positions:
             self._positions = self._before.copy()
 
+    @property
+    def places(self) -> Floats:
+        """Where all are now, by number."""
+        return self._positions
+
+    def seats(self, subject: str) -> Numbers:
+        """The slot of each focal object among the objects of `subject`; −1 if it is not there."""
+        if subject not in self._names:
+            return np.full(len(self._slots), -1, np.int64)
+        if len(self._names) == 1:
+            return self._slots
+        return np.where(self._subjects == self._names.index(subject), self._slots, -1)
+
     def any_moved(self) -> bool:
         return bool(self._moved[: self._count].any())
 
@@ -102,9 +115,5 @@ class Focals:
 
     def is_itself(self, numbers: Numbers, slots: Numbers, subject: str) -> NDArray[np.bool_]:
         """Is the object at a slot of `subject` the focal object of that number?"""
-        if subject not in self._names:
-            return np.zeros(len(numbers), np.bool_)
-        itself: NDArray[np.bool_] = (numbers >= 0) & (self._slots[numbers] == slots)
-        if len(self._names) > 1:
-            itself &= self._subjects[numbers] == self._names.index(subject)
-        return itself
+        itself: NDArray[np.bool_] = (numbers >= 0) & (self.seats(subject)[numbers] == slots)
+        return itself & (slots >= 0)

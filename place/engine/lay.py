@@ -13,6 +13,7 @@ from place.engine.objects import Objects
 from place.engine.plans import RangePlan
 from place.engine.regions import Numbers, Regions
 from place.engine.shapes import Polygons, fan_of, lay_out, lay_out_around
+from place.kernels.lay import lay_around
 from place.model.regions import region_of
 from place.model.shape import Shape, ShapeError
 from place.model.space import Space
@@ -90,7 +91,11 @@ class Layout:
             extents = np.stack([r, np.full(len(r), np.nan)], axis=1)
             centers = np.stack([x, y], axis=1)
             centers[np.isnan(x + y + r)] = np.nan
-            return lay_out_around(space, centers, extents, self.polygons)
+            every = np.arange(len(r))
+            kinds = np.empty(len(r), np.uint8)
+            params, boxes = np.empty((len(r), 4)), np.empty((len(r), 4))
+            lay_around(every, every, centers, extents, boxes, kinds, params)
+            return kinds, params, boxes[:, None, :]
         shapes: list[Shape | None] = []
         for values in zip(*(store.columns.plain(c, owners) for c in columns), strict=True):
             try:
@@ -101,14 +106,17 @@ class Layout:
 
     def lay_around(self, space: Space, regions: Regions, rows: Numbers) -> None:
         """Lay out regions around their focal objects, one for each fan of rows."""
-        fan = fan_of(space)
-        if fan > 1:
-            rows = regions.grouped(rows)
-        first = rows[::fan]
-        centers = self.focals.positions(regions.now.focals[first])
+        now = regions.now
+        if space is Space.PLANAR:
+            leaders, places = now.focals[rows], self.focals.places
+            lay_around(rows, leaders, places, regions.extents, now.boxes, now.kinds, now.params)
+            return
+        rows = regions.grouped(rows)
+        first = rows[:: fan_of(space)]
+        centers = self.focals.positions(now.focals[first])
         extents = regions.extents[first]
         centers[np.isnan(extents[:, 0])] = np.nan
-        self._put(regions, rows, lay_out_around(space, centers, extents, self.polygons))
+        self._put(regions, rows, lay_out_around(centers, extents, self.polygons))
 
     def _put(self, regions: Regions, rows: Numbers, laid: Laid) -> None:
         kinds, params, boxes = laid

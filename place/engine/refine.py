@@ -7,7 +7,7 @@ whose rows may have changed, go on.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from place.engine.plans import RangePlan
 from place.engine.regions import Regions, State
 from place.engine.rows import View, region_view
 from place.kernels.inside import inside_shapes
+from place.kernels.lay import told_apart
 from place.model.regions import around
 from place.model.shape import contains
 from place.model.types import Row
@@ -32,12 +33,13 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidates:
-    """Pairs of a region's row and an object's slot; `touched` ones are only candidates."""
+    """Pairs of a region's row and an object's slot; `touched` ones are only candidates, and None
+    says that there are none of these."""
 
     regions: NDArray[np.int32]
     slots: NDArray[np.int32]
     codes: NDArray[np.uint8]
-    touched: Bools
+    touched: Bools | None
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Decided:
-    """Pairs whose object was, or is, in the region."""
+    """Pairs, and whether the object was, or is, in the region."""
 
-    regions: Numbers
-    slots: Numbers
+    regions: NDArray[Any]
+    slots: NDArray[Any]
     was: Bools
     now: Bools
 
@@ -69,25 +71,25 @@ def decide(
     subject: str,
 ) -> Decided:
     """Decide all candidates; each pair of a region and an object comes out once."""
-    region, slot = found.regions.astype(np.int64), found.slots.astype(np.int64)
-    now, was = (found.codes & 1).astype(np.bool_), (found.codes & 2).astype(np.bool_)
-    if found.touched.any():
-        open_pairs = _once(regions, region, slot, np.flatnonzero(found.touched))
-        keep = np.concatenate([np.flatnonzero(~found.touched), open_pairs])
-        is_open = np.concatenate(
-            [np.zeros(len(keep) - len(open_pairs), np.bool_), np.ones(len(open_pairs), np.bool_)]
-        )
-        region, slot, now, was = region[keep], slot[keep], now[keep], was[keep]
-        for side in sides:
-            truth = _ask(cell, regions, region[is_open], slot[is_open], view, side, rows)
-            (now if side.now else was)[is_open] = truth
-    now &= ~cell.focals.is_itself(regions.now.focals[region], slot, subject)
-    was &= ~cell.focals.is_itself(regions.before.focals[region], slot, subject)
-    keep_pairs = now | was
-    return Decided(region[keep_pairs], slot[keep_pairs], was[keep_pairs], now[keep_pairs])
+    seats = cell.focals.seats(subject)
+    before, after = regions.before.focals, regions.now.focals
+    was, now = np.empty(len(found.codes), np.bool_), np.empty(len(found.codes), np.bool_)
+    told_apart(found.regions, found.slots, found.codes, after, before, seats, was, now)
+    if found.touched is None:
+        return Decided(found.regions, found.slots, was, now)
+    open_pairs = _once(regions, found.regions, found.slots, np.flatnonzero(found.touched))
+    keep = np.concatenate([np.flatnonzero(~found.touched), open_pairs])
+    first = len(keep) - len(open_pairs)
+    region, slot = found.regions[keep].astype(np.int64), found.slots[keep].astype(np.int64)
+    was, now = was[keep], now[keep]
+    for side, answers, leaders in ((sides[0], now, after), (sides[1], was, before)):
+        truth = _ask(cell, regions, region[first:], slot[first:], view, side, rows)
+        itself = cell.focals.is_itself(leaders[region[first:]], slot[first:], subject)
+        answers[first:] = truth & ~itself
+    return Decided(region, slot, was, now)
 
 
-def _once(regions: Regions, region: Numbers, slot: Numbers, chosen: Numbers) -> Numbers:
+def _once(regions: Regions, region: NDArray[Any], slot: NDArray[Any], chosen: Numbers) -> Numbers:
     """One of the chosen pairs for each owner and object: a region may have several boxes."""
     plans, owners = regions.plan[region[chosen]], regions.owner[region[chosen]] + 1
     ordered = np.lexsort((slot[chosen], owners, plans))

@@ -28,16 +28,14 @@ class State:
     focals: Numbers
 
     @staticmethod
-    def nowhere(size: int) -> State:
+    def nowhere(boxes: Floats) -> State:
+        size = len(boxes)
         return State(
-            np.full((size, 4), np.nan),
+            boxes,
             np.full(size, inside.RECTANGLE, np.uint8),
             np.full((size, 4), np.nan),
             np.full(size, -1, np.int64),
         )
-
-    def copy(self) -> State:
-        return State(self.boxes.copy(), self.kinds.copy(), self.params.copy(), self.focals.copy())
 
     def clear(self, rows: Numbers) -> None:
         """These regions are nowhere."""
@@ -46,15 +44,22 @@ class State:
         self.kinds[rows] = inside.RECTANGLE
         self.focals[rows] = -1
 
-    def extend(self, more: int) -> State:
-        """The same with room for more."""
-        rest = State.nowhere(more)
+    def extend(self, boxes: Floats) -> State:
+        """The same with room for more; the boxes are those given."""
+        rest = State.nowhere(boxes[len(self.kinds) :])
         return State(
-            np.concatenate([self.boxes, rest.boxes]),
+            boxes,
             np.concatenate([self.kinds, rest.kinds]),
             np.concatenate([self.params, rest.params]),
             np.concatenate([self.focals, rest.focals]),
         )
+
+    def take_over(self, other: State, rows: Numbers | slice) -> None:
+        """Become what another is, at these rows."""
+        self.boxes[rows] = other.boxes[rows]
+        self.kinds[rows] = other.kinds[rows]
+        self.params[rows] = other.params[rows]
+        self.focals[rows] = other.focals[rows]
 
 
 class Regions:
@@ -65,25 +70,31 @@ class Regions:
         self.owner = np.full(16, -1, np.int64)
         self.extents = np.full((16, 2), np.nan)
         self.modes = np.zeros(16, np.uint8)
-        self.now = State.nowhere(16)
-        self.before = self.now
+        self.boxes = np.full((16, 8), np.nan)
+        """The boxes now and before, side by side, as the join reads them."""
+        self.now = State.nowhere(self.boxes[:, :4])
+        self.before = State.nowhere(self.boxes[:, 4:])
         self.changed = np.zeros(16, np.bool_)
+        self._any_changed = False
         self.size = 0
         self._free: list[int] = []
         self._freed: list[int] = []
 
     def begin(self) -> None:
         """An instant begins: what is now, is before."""
-        self.before = self.now
-        self.changed[:] = False
+        if self._any_changed:
+            rows = np.flatnonzero(self.changed[: self.size])
+            most = 2 * len(rows) > self.size
+            self.before.take_over(self.now, slice(self.size) if most else rows)
+            self.changed[: self.size] = False
+            self._any_changed = False
         self._free += self._freed
         self._freed = []
 
     def touch(self, rows: Numbers) -> None:
-        """These rows will change: keep what they were."""
-        if self.before is self.now:
-            self.now = self.before.copy()
+        """These rows change at this instant."""
         self.changed[rows] = True
+        self._any_changed = True
 
     def add(self, plan: int, owners: Numbers, fan: int, simple: bool, watches: bool) -> Numbers:
         """Rows for the boxes of new regions (owners × fan); they were nowhere before."""
@@ -119,7 +130,7 @@ class Regions:
 
     def replaced_polygons(self) -> set[int]:
         """The numbers of the polygons that rows held before the instant and hold no more."""
-        if self.before is self.now:
+        if not self._any_changed:
             return set()
         held = []
         for state in (self.before, self.now):
@@ -140,14 +151,14 @@ class Regions:
         if size <= capacity:
             return
         more = max(size, 2 * capacity) - capacity
-        same = self.before is self.now
         self.plan = _longer(self.plan, more, -1)
         self.owner = _longer(self.owner, more, -1)
         self.extents = _longer(self.extents, more, np.nan)
         self.modes = _longer(self.modes, more, 0)
         self.changed = _longer(self.changed, more, False)
-        self.now = self.now.extend(more)
-        self.before = self.now if same else self.before.extend(more)
+        self.boxes = _longer(self.boxes, more, np.nan)
+        self.now = self.now.extend(self.boxes[:, :4])
+        self.before = self.before.extend(self.boxes[:, 4:])
 
 
 def _longer(array: NDArray, more: int, value: object) -> NDArray:  # type: ignore[type-arg]

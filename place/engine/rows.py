@@ -81,13 +81,18 @@ def make_changes(
 ) -> list[Change]:
     """The rows that pairs had before as negative changes, those that they have as positive ones."""
     changes: list[Change] = []
-    numbers = regions.plan[decided.regions]
-    counts = np.bincount(numbers) if len(numbers) else np.empty(0, np.int64)
-    for number in np.flatnonzero(counts).tolist():
+    if not len(decided.regions):
+        return changes
+    (held,) = np.nonzero(np.bincount(regions.plan[: regions.size] + 1))
+    numbers = (held[held > 0] - 1).tolist()
+    plans = regions.plan[decided.regions] if len(numbers) > 1 else None
+    for number in numbers:
         plan = cell.plans[number]
         was, now = decided.was, decided.now
-        if counts[number] < len(numbers):
-            mine = numbers == number
+        if plans is not None:
+            mine = plans == number
+            if not mine.any():
+                continue
             was, now = was & mine, now & mine
         if not plan.watches:  # who stays has the row that it had
             was, now = was & ~now, now & ~was
@@ -95,7 +100,8 @@ def make_changes(
         for mask, is_now in ((was, False), (now, True)):
             chosen = np.flatnonzero(mask)
             owners = regions.owner[decided.regions[chosen]]
-            columns = _output(cell, plan, decided.slots[chosen], owners, view, rows, is_now)
+            slots = decided.slots[chosen]
+            columns = _output(cell, plan, slots, owners, view, rows, is_now)
             sides.append((chosen, columns))
         if plan.watches:
             sides = _without_stays(sides[0], sides[1], was & now)

@@ -158,7 +158,6 @@ def _run_group(
             places[line.messages.gone] = np.nan
             to[line.positions] = places
     regions.begin()
-    regions.touch(np.empty(0, np.int64))
     starts, moved_boxes, moved_to = _moves(cell, regions, lines, len(instants))
     boxes = np.ascontiguousarray(regions.now.boxes[: regions.size])
     events = match_progressive(
@@ -171,7 +170,8 @@ def _run_group(
         moved_boxes,
         moved_to,
     )
-    moved = np.unique(moved_boxes)
+    moved = np.unique(moved_boxes).astype(np.int64)
+    regions.touch(moved)
     regions.now.boxes[moved] = boxes[moved]
     regions.now.params[moved] = boxes[moved]
     region, slot = events.box.astype(np.int64), events.point.astype(np.int64)

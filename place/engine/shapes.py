@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.kernels import inside
+from place.kernels.lay import SLACK
 from place.model.shape import Circle, Polygon, Rectangle, Shape, rectangle_around
 from place.model.space import EARTH_RADIUS, Space, measure_of, unit_vector
 
 Floats = NDArray[np.float64]
-SLACK = 1e-9
-"""Boxes of round shapes are this much larger, relative to their coordinates: rounding of a
-distance must not put a point into a circle and outside of its box."""
 
 
 class Polygons:
@@ -89,32 +87,18 @@ def lay_out(
 
 
 def lay_out_around(
-    space: Space, centers: Floats, extents: Floats, polygons: Polygons
+    centers: Floats, extents: Floats, polygons: Polygons
 ) -> tuple[NDArray[np.uint8], Floats, Floats]:
-    """The same for regions around focal objects: extents are (r, NaN) or (xdist, ydist)."""
-    count = len(centers)
-    if space is Space.WGS84:
-        shapes: list[Shape | None] = []
-        for (x, y), (one, other) in zip(centers.tolist(), extents.tolist(), strict=True):
-            if math.isnan(x):
-                shapes.append(None)
-            elif math.isnan(other):
-                shapes.append(Circle(x, y, one))
-            else:
-                shapes.append(rectangle_around(space, x, y, one, other))
-        return lay_out(shapes, space, polygons)
-    x, y = centers[:, 0], centers[:, 1]
-    width, height = extents[:, 0], extents[:, 1]
-    round_ones = np.isnan(height)
-    rectangles = np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], axis=1)
-    circles = np.stack([x, y, width * width, np.zeros(count)], axis=1)
-    params = np.where(round_ones[:, None], circles, rectangles)
-    slack = SLACK * (np.abs(x) + np.abs(y) + width)
-    reach = width + slack
-    round_boxes = np.stack([x - reach, y - reach, x + reach, y + reach], axis=1)
-    boxes = np.where(round_ones[:, None], round_boxes, rectangles)
-    kinds = np.where(round_ones, inside.CIRCLE, inside.RECTANGLE).astype(np.uint8)
-    return kinds, params, boxes[:, None, :]
+    """The same on the sphere around focal objects: extents are (r, NaN) or two sides."""
+    shapes: list[Shape | None] = []
+    for (x, y), (one, other) in zip(centers.tolist(), extents.tolist(), strict=True):
+        if math.isnan(x):
+            shapes.append(None)
+        elif math.isnan(other):
+            shapes.append(Circle(x, y, one))
+        else:
+            shapes.append(rectangle_around(Space.WGS84, x, y, one, other))
+    return lay_out(shapes, Space.WGS84, polygons)
 
 
 def _exact(

@@ -48,6 +48,7 @@ def save_worker(worker: Worker) -> State:
         "timelines": lines,
         "floors": {name: past.floor for name, past in worker.pasts.items()},
         "clocks": worker.clocks.times(),
+        "parts": worker.clocks.parts(),
         "readings": worker.readings,
         "late": worker.late,
     }
@@ -66,7 +67,7 @@ def load_worker(
     worker.catalog = catalog
     streams = {stream.name: stream for stream in catalog.streams.values()}
     worker.clocks.follow(streams.values())
-    worker.clocks.set_times(meta["clocks"])
+    worker.clocks.set_times(meta["clocks"], meta["parts"])
     worker.readings, worker.late = meta["readings"], meta["late"]
     for number, saved in enumerate(meta["timelines"]):
         named = frozenset(saved["streams"])

@@ -179,7 +179,8 @@ def _instants(told: Mapping[str, tuple[Messages, Numbers]]) -> Numbers:
 
 
 def _different(due: Numbers) -> Numbers:
-    return due[np.concatenate([[True], due[1:] != due[:-1]])]
+    different: Numbers = due[np.concatenate([[True], due[1:] != due[:-1]])]
+    return different
 
 
 def _at(told: Mapping[str, tuple[Messages, Numbers]], instant: int) -> dict[str, Messages]:

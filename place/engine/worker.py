@@ -8,7 +8,7 @@ matrix take the same inputs and never speak with each other: each finds its part
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,10 +33,11 @@ TableOf = Callable[[str], pa.Table]
 
 @dataclass(frozen=True)
 class Segment:
-    """Checked readings of a stream, in the order of their source."""
+    """Checked readings of a stream, in the order of their source, or of one partition of it."""
 
     stream: str
     table: pa.Table
+    part: str | None = None
 
 
 Told = Segment | Advance
@@ -112,6 +113,8 @@ class Worker:
         self.pasts: dict[str, Past] = {}
         self.readings: dict[str, int] = {}
         self.late: dict[str, int] = {}
+        self.aside: list[Segment] = []
+        """The readings of the last tick that came too late."""
 
     # The catalog
 
@@ -144,7 +147,11 @@ class Worker:
             self.clocks.join(query.streams)
             tables = {name: table_of(name) for name in query.tables}
             changes += self._timeline(query.streams).register([query], tables)
-        return changes
+        again = {query.name for query in ended} & {query.name for query in begun}
+        return [
+            replace(change, is_settled=False) if change.query.name in again else change
+            for change in changes
+        ]
 
     def follow_streams(self) -> None:
         """Have a clock, a timeline and, where there are several, a past of each stream."""
@@ -203,6 +210,7 @@ class Worker:
 
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick: readings and advances in the source's order; the changes that follow."""
+        self.aside = []
         for item in told:
             if isinstance(item, Segment):
                 self._hear(item)
@@ -220,9 +228,10 @@ class Worker:
         name = segment.stream
         stream = next(s for s in self.catalog.streams.values() if s.name == name)
         messages = messages_of(stream, segment.table, self.dictionary)
-        in_time = self.clocks.tell_all(name, messages.times)
+        in_time = self.clocks.tell_all(name, messages.times, segment.part)
         if not in_time.all():
             messages = messages.take(np.flatnonzero(in_time))
+            self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
         self.late[name] += int(len(in_time) - in_time.sum())
         self.readings[name] += int(len(messages) - messages.gone.sum())
         if name in self.pasts:

@@ -8,7 +8,7 @@ not depend on how readings fall into ticks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,15 @@ LONG_BEFORE = -(1 << 62)
 
 @dataclass
 class Clock:
-    """`closed` is the last instant that is complete; None until the stream has told a time."""
+    """`closed` is the last instant that is complete; None until the stream has told a time.
+
+    A source of several partitions has an order in each of them: `parts` is what each has closed,
+    and the stream is as far as the slowest that has told a time.
+    """
 
     lateness: int = 0
     closed: int | None = None
+    parts: dict[str, int] = field(default_factory=dict)
 
     def tell(self, time: int) -> bool:
         """A reading of this time is there: is it in time? Its own instant stays open for others.
@@ -38,22 +43,33 @@ class Clock:
         self._close(time - self.lateness - 1)
         return True
 
-    def tell_all(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """The same for many readings in their order: which of them are in time?
+    def tell_all(self, times: NDArray[np.int64], part: str | None = None) -> NDArray[np.bool_]:
+        """The same for many readings in the order of their source, or of a partition of it.
 
         Who is late is behind others, so it cannot move the clock, and need not be left out.
         """
+        if not len(times):
+            return np.ones(0, np.bool_)
         closing = np.maximum.accumulate(times - self.lateness - 1)
-        before = np.full(len(times), LONG_BEFORE if self.closed is None else self.closed)
+        known = LONG_BEFORE if self.closed is None else self.closed
+        if part is not None:
+            known = max(known, self.parts.get(part, LONG_BEFORE))
+        before = np.full(len(times), known)
         before[1:] = np.maximum(before[1:], closing[:-1])
         in_time: NDArray[np.bool_] = times > before
-        if len(times):
+        if part is None:
             self._close(int(closing[-1]))
+        else:
+            self.parts[part] = max(known, int(closing[-1]))
+            self._close(min(self.parts.values()))
         return in_time
 
     def advance(self, time: int) -> None:
         """All readings up to `time` are told, but for those that may come `lateness` later."""
         self._close(time - self.lateness)
+        self.parts = {
+            part: max(closed, time - self.lateness) for part, closed in self.parts.items()
+        }
 
     def _close(self, instant: int) -> None:
         self.closed = instant if self.closed is None else max(self.closed, instant)
@@ -77,18 +93,27 @@ class Clocks:
         """A reading of this time is there: is it in time?"""
         return self._clocks[stream].tell(time)
 
-    def tell_all(self, stream: str, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def tell_all(
+        self, stream: str, times: NDArray[np.int64], part: str | None = None
+    ) -> NDArray[np.bool_]:
         """Readings of these times are there, in this order: which are in time?"""
-        return self._clocks[stream].tell_all(times)
+        return self._clocks[stream].tell_all(times, part)
+
+    def parts(self) -> dict[str, dict[str, int]]:
+        """What the partitions of each stream have closed."""
+        return {name: clock.parts for name, clock in self._clocks.items()}
 
     def times(self) -> dict[str, int | None]:
         """The last complete instant of each stream, None of one that is silent."""
         return {name: clock.closed for name, clock in self._clocks.items()}
 
-    def set_times(self, times: Mapping[str, int | None]) -> None:
+    def set_times(
+        self, times: Mapping[str, int | None], parts: Mapping[str, dict[str, int]]
+    ) -> None:
         """Go on from these."""
         for name, closed in times.items():
             self._clocks[name].closed = closed
+            self._clocks[name].parts = parts[name]
 
     def advance(self, time: int, stream: str | None) -> None:
         """A source (all of them if None) has told all readings up to `time`."""

@@ -53,3 +53,13 @@ def make_segment(stream: Stream, readings: Sequence[Reading]) -> pa.Table:
     arrays.append(pa.array([reading.time for reading in readings], pa.int64()))
     arrays.append(pa.array([reading.disappears for reading in readings], pa.bool_()))
     return pa.Table.from_arrays(arrays, schema=segment_schema(stream.columns))
+
+
+def read_segment(stream: Stream, table: pa.Table) -> list[Reading]:
+    """The readings of a segment, one by one."""
+    columns = [column.to_pylist() for column in table.columns]
+    rows = zip(*columns[:-2], strict=True)
+    return [
+        Reading(stream.name, row[stream.key], time, None if gone else row)
+        for row, time, gone in zip(rows, columns[-2], columns[-1], strict=True)
+    ]

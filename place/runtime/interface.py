@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from place.model.delta import Answer, Delta
@@ -10,12 +11,19 @@ from place.model.reading import Input
 from place.plan.catalog import Catalog
 from place.plan.query import Query
 
+Listener = Callable[[list[Delta]], object]
+
 
 class Runtime(Protocol):
     """Keeps every answer right, and says what changed."""
 
     name: str
     catalog: Catalog
+    listener: Listener | None
+    """Is told of the deltas of ticks that nobody waits for."""
+
+    def pause(self) -> AbstractContextManager[None]:
+        """No tick begins meanwhile, so that an answer and what follows it can be told apart."""
 
     def change(self, catalog: Catalog) -> list[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""

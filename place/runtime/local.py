@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from place.model.schema import Stream
 from place.model.segment import ARROW, make_segment
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
+from place.runtime.interface import Listener
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
 
@@ -27,6 +29,7 @@ class LocalRuntime:
     """Runs range queries by the shared matcher. `home` keeps it durable; without one, in memory."""
 
     name = "local"
+    listener: Listener | None = None
 
     def __init__(
         self, home: Path | None = None, *, matrix: Matrix | None = None, threads: int = 1
@@ -43,6 +46,10 @@ class LocalRuntime:
         self._store.close()
         if self._journal is not None:
             self._journal.close()
+
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        """Ticks begin only when someone feeds."""
+        return contextlib.nullcontext()
 
     def change(self, catalog: Catalog) -> list[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""
@@ -89,7 +96,7 @@ class LocalRuntime:
             for worker in self.workers
             for change in worker.become(catalog, lambda name: table_of(catalog, name, tables))
         ]
-        return _deltas(changes)
+        return _deltas(settle(changes))
 
     def _probe(self, query: Query) -> Answer:
         tables: dict[str, pa.Table] = {}
@@ -101,13 +108,16 @@ class LocalRuntime:
         )
 
     def _take(self, inputs: Sequence[Input]) -> list[Delta]:
-        told = told_of(self.catalog, inputs)
-        return _deltas([change for worker in self.workers for change in worker.take(told)])
+        return _deltas(self.take(told_of(self.catalog, inputs)))
+
+    def take(self, told: Sequence[Told]) -> list[Change]:
+        """One tick by columns, in memory only: the settled changes that follow."""
+        return settle([change for worker in self.workers for change in worker.take(told)])
 
 
 def _deltas(changes: list[Change]) -> list[Delta]:
     """The deltas of settled changes, in the order of their instants."""
-    deltas = [delta for change in settle(changes) for delta in change.deltas()]
+    deltas = [delta for change in changes for delta in change.deltas()]
     deltas.sort(key=lambda delta: delta.instant)
     return deltas
 

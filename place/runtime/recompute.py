@@ -6,6 +6,7 @@ an answer is the reference's business.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from place.model.delta import Answer, Delta, difference
 from place.model.reading import Input, Reading
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
+from place.runtime.interface import Listener
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
 from place.runtime.store import CatalogStore
@@ -24,6 +26,7 @@ class ReferenceRuntime:
     """Runs queries by recomputation. `home` keeps it durable; without one it is in memory."""
 
     name = "reference"
+    listener: Listener | None = None
 
     def __init__(self, home: Path | None = None) -> None:
         self._store = CatalogStore(home)
@@ -40,6 +43,10 @@ class ReferenceRuntime:
         """Stop; what was durable stays."""
         self._store.close()
         self._journal.close()
+
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        """Ticks begin only when someone feeds."""
+        return contextlib.nullcontext()
 
     def change(self, catalog: Catalog) -> list[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""

@@ -69,6 +69,14 @@ class CatalogStore:
         """The version of the last change."""
         return int(self._db.execute("SELECT version FROM place").fetchone()[0])
 
+    def since(self, kind: str, name: str) -> int:
+        """The version in which the definition of that folded name was made."""
+        found = self._db.execute(
+            "SELECT since FROM definitions WHERE kind = ? AND name = ? ORDER BY since DESC",
+            (kind, name),
+        ).fetchone()
+        return int(found[0])
+
     def save(self, before: Catalog, after: Catalog) -> None:
         """Make a change durable, all of it or nothing."""
         try:

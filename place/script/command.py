@@ -59,10 +59,6 @@ def find_scripts(paths: Iterable[Path]) -> list[Path]:
 
 def opener(runtime: str, cells: str) -> Open:
     """How sessions of a runtime are opened for a script."""
-    if runtime == "spark":
-        raise ConfigurationError(
-            "the runtime spark does not exist yet", hint="use --runtime local or reference"
-        )
     if runtime == "reference" and cells != "1x1":
         raise ConfigurationError(
             "the reference has no cells", hint="leave --cells out, or use another runtime"

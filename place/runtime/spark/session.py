@@ -11,12 +11,15 @@ import os
 import sys
 from collections.abc import Mapping
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from place.errors import ConfigurationError
 from place.runtime.spark.java import keep_file, prepare_java
 
+KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+"""Spark's own connector, which its Python package does not hold."""
 LOOPBACK = "127.0.0.1"  # a number: the name `localhost` does not resolve everywhere
 
 # Without a file of ours, Spark announces that it takes its own default; without a level for the
@@ -76,6 +79,10 @@ def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
         # Without checksums, which double the files of each log entry.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.session.timeZone": "UTC",
+        # What Spark remembers of the batches of a source: enough to go on, not its whole life.
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        # How often an idle source is asked for news; ten milliseconds would keep a core busy.
+        "spark.sql.streaming.pollingDelay": "50ms",
         "spark.driver.memory": "4g",
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
@@ -85,6 +92,12 @@ def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
     if _is_local(master):
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     return settings
+
+
+def add_package(settings: dict[str, str], package: str) -> None:
+    """Have Spark fetch a package of Java's world, beside those that are asked for already."""
+    known = settings.get("spark.jars.packages")
+    settings["spark.jars.packages"] = f"{known},{package}" if known else package
 
 
 def _is_local(master: str) -> bool:

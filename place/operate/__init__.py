@@ -1,0 +1,1 @@
+"""Commands for those who run PLACE: replay, run, status, changes."""

@@ -1,0 +1,123 @@
+"""What several commands of operation have in common: their options, and the setup file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from place.errors import ConfigurationError, StatementError
+from place.plan.apply import Change
+from place.plan.catalog import fold
+from place.session import Session
+from place.sql import statements as s
+from place.sql.dialect import parse_one
+from place.sql.scan import split
+
+
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    """Where Spark runs, and how the work is cut."""
+    parser.add_argument(
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="where Spark runs: local[*] (the default) is this process, spark://… a cluster",
+    )
+    parser.add_argument(
+        "--cells",
+        metavar="RxC",
+        help="rows of objects by columns of queries, each a task; 1x1 without it",
+    )
+    parser.add_argument(
+        "--files-per-tick",
+        type=positive,
+        metavar="N",
+        help="at most so many files of a source in one tick (64)",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URI",
+        help="where state and deltas are kept, if not in the home directory: a directory or an"
+        " object store that all machines reach",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="settings",
+        help="a setting of Spark, as often as needed",
+    )
+    parser.add_argument(
+        "--kafka",
+        action="store_true",
+        help="have Spark fetch its connector to Kafka (once; it is kept)",
+    )
+    parser.add_argument("--ui", action="store_true", help="show Spark's own pages")
+
+
+def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """The settings of Spark that the options ask for."""
+    settings: dict[str, str] = {}
+    for text in arguments.settings:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise ConfigurationError(f"--set {text} is no setting", hint="write NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    if arguments.kafka:
+        from place.runtime.spark.session import KAFKA, add_package
+
+        add_package(settings, KAFKA)
+    return settings
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)
+
+
+def read_setup(path: Path) -> str:
+    """The text of a setup file."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the setup {path} cannot be read: {error}") from None
+
+
+def set_up(session: Session, text: str) -> int:
+    """Execute the statements of a setup that have not been executed yet; how many.
+
+    A home directory that is opened again has them already: the same statement is passed over, one
+    of the same name that says something else is an error.
+    """
+    done = 0
+    for offset, sql in split(text):
+        statement = parse_one(sql, text, offset)
+        known = _known(session, statement)
+        if known is None:
+            session.run(sql, text, offset)
+            done += 1
+        elif " ".join(known.split()) != " ".join(sql.split()):
+            raise StatementError(
+                f"the setup says {sql.strip()!r}, and the home has {known.strip()!r}",
+                hint="change the setup, or drop what the home has first",
+            )
+    return done
+
+
+def _known(session: Session, statement: s.Statement) -> str | None:
+    """The statement that has made what this one would make."""
+    kinds = {
+        s.CreateStream: "stream",
+        s.CreateTable: "table",
+        s.CreateRegion: "region",
+        s.RegisterQuery: "query",
+        s.CreateSink: "sink",
+    }
+    kind = kinds.get(type(statement))
+    if kind is None or not isinstance(statement, Change):
+        return None
+    name = statement.name.text
+    catalog = session.catalog
+    return catalog.text_of(kind, name) if fold(name) in catalog.of_kind(kind) else None

@@ -1,0 +1,246 @@
+"""`place replay`: recorded readings through registered queries, into a changelog.
+
+It never looks at the clock on the wall: the same files and statements give the same changelog, on
+every runtime, however files fall into ticks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from place.engine.changes import from_deltas
+from place.engine.worker import Segment
+from place.errors import ConfigurationError
+from place.model.delta import Delta
+from place.model.reading import Advance
+from place.model.schema import Stream
+from place.model.segment import read_segment
+from place.model.time import SECOND
+from place.operate.options import add_spark_options, read_setup, spark_settings
+from place.plan.catalog import fold
+from place.runtime.check import Rejected
+from place.runtime.files import read_file
+from place.runtime.local import LocalRuntime
+from place.runtime.outbox import pieces_of
+from place.runtime.quarantine import pack
+from place.runtime.sinks import CHANGELOG, changelog, shown
+from place.session import RUNTIMES, Session, connect
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "replay",
+        help="run recorded readings through registered queries into a changelog",
+        description="Runs recorded readings through the queries of a setup file and writes all"
+        " deltas to a Parquet file: query, sign, row (a JSON array), instant, tick, position."
+        " Readings are csv files with a header of the stream's columns, json lines or parquet, also"
+        " gzipped; a column op may say disappear. Rows that are wrong are set aside beside the"
+        " changelog, with the reason. The changelog does not depend on the runtime, the cells or"
+        " how files fall into ticks.",
+    )
+    parser.add_argument("--setup", type=Path, required=True, help="statements: streams and queries")
+    parser.add_argument(
+        "--readings", nargs="+", required=True, metavar="FILE", help="files, in their order"
+    )
+    parser.add_argument("--stream", help="the stream of the readings; the only one without it")
+    parser.add_argument("--out", type=Path, required=True, help="the changelog to write")
+    parser.add_argument("--runtime", choices=RUNTIMES, default="local", help="local without it")
+    add_spark_options(parser)
+    parser.set_defaults(run=run)
+
+
+@dataclass
+class Taken:
+    """What one tick took and gave."""
+
+    readings: int
+    rejected: list[Rejected]
+    tables: list[pa.Table]
+
+
+class Player(Protocol):
+    """A runtime as a replay sees it."""
+
+    def play(self, tick: int, paths: Sequence[str]) -> Taken:
+        """One tick of files."""
+
+    def end(self, tick: int) -> list[pa.Table]:
+        """All is told: the deltas of the last instants."""
+
+
+class InProcess:
+    """The reference or the local runtime."""
+
+    def __init__(self, session: Session, stream: Stream) -> None:
+        self._session = session
+        self._stream = stream
+        self._latest: int | None = None
+
+    def play(self, tick: int, paths: Sequence[str]) -> Taken:
+        taken = Taken(0, [], [])
+        segments = []
+        for path in paths:
+            arrival = _modified(path) if self._stream.time is None else None
+            routed = read_file(self._stream, path, pa.fs.LocalFileSystem(), arrival=arrival)
+            segments.append(routed.segment)
+            taken.rejected += routed.rejected
+        table = pa.concat_tables(segments)
+        taken.readings = table.num_rows
+        if table.num_rows:
+            last = pa.compute.max(table.column(table.num_columns - 2)).as_py()
+            self._latest = last if self._latest is None else max(last, self._latest)
+        runtime = self._session.runtime
+        if isinstance(runtime, LocalRuntime):
+            changes = runtime.take([Segment(self._stream.name, table)])
+            taken.tables = list(shown(pieces_of(changes), tick))
+        else:
+            deltas = self._session.feed(read_segment(self._stream, table))
+            taken.tables = self._shown(deltas, tick)
+        return taken
+
+    def end(self, tick: int) -> list[pa.Table]:
+        if self._latest is None:
+            return []
+        over = Advance(self._latest + self._stream.lateness, self._stream.name)
+        return self._shown(self._session.feed([over]), tick)
+
+    def _shown(self, deltas: list[Delta], tick: int) -> list[pa.Table]:
+        groups: dict[str, list[Delta]] = {}
+        for delta in deltas:
+            groups.setdefault(delta.query, []).append(delta)
+        queries = self._session.catalog.queries
+        changes = [
+            change
+            for name, group in groups.items()
+            for change in from_deltas(queries[fold(name)], group)
+        ]
+        return list(shown(pieces_of(changes), tick))
+
+
+class OnSpark:
+    """The runtime on Spark: files are read by its tasks."""
+
+    def __init__(self, session: Session, stream: Stream) -> None:
+        from place.runtime.spark.runtime import SparkRuntime
+
+        assert isinstance(session.runtime, SparkRuntime)
+        self._runtime = session.runtime
+        self._stream = stream
+
+    def play(self, tick: int, paths: Sequence[str]) -> Taken:
+        before = self._runtime.statistics(self._stream.name)
+        files = [
+            (str(Path(path).absolute()), _modified(path) if self._stream.time is None else None)
+            for path in paths
+        ]
+        manifest = self._runtime.read_files(self._stream.name, files)
+        after = self._runtime.statistics(self._stream.name)
+        storage = self._runtime.pipeline.storage
+        rejected = [
+            Rejected(**{k: bad[k] for k in ("source", "line", "reason", "text")})
+            for name in manifest.quarantine
+            for bad in _lines(storage.read(name))
+        ]
+        count = after["readings"] + after["late"] - before["readings"] - before["late"]
+        return Taken(count, rejected, list(changelog(storage, manifest, None)))
+
+    def end(self, tick: int) -> list[pa.Table]:
+        manifest = self._runtime.finish(self._stream.name)
+        if manifest is None:
+            return []
+        return list(changelog(self._runtime.pipeline.storage, manifest, None))
+
+
+def _lines(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.splitlines():
+        yield json.loads(line)
+
+
+def _modified(path: str) -> int:
+    return int(os.stat(path).st_mtime * SECOND)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    console = Console(highlight=False, soft_wrap=True, stderr=True)
+    text = read_setup(arguments.setup)
+    for path in arguments.readings:
+        if not Path(path).is_file():
+            raise ConfigurationError(f"{path} is not there")
+    on_spark = arguments.runtime == "spark"
+    session = connect(
+        master=arguments.master if on_spark else None,
+        runtime=arguments.runtime,
+        cells=arguments.cells,
+        storage=arguments.storage,
+        ui=arguments.ui,
+        settings=spark_settings(arguments) if on_spark else None,
+    )
+    with session:
+        session.loader.directory = arguments.setup.resolve().parent
+        session.sql(text)
+        stream = _stream(session, arguments.stream)
+        player: Player = OnSpark(session, stream) if on_spark else InProcess(session, stream)
+        return _play(player, stream, arguments, console)
+
+
+def _stream(session: Session, name: str | None) -> Stream:
+    if name is not None:
+        return session.stream(name)
+    streams = list(session.catalog.streams.values())
+    if len(streams) != 1:
+        names = ", ".join(stream.name for stream in streams) or "none"
+        raise ConfigurationError(
+            f"the setup has {len(streams)} streams", hint=f"name one with --stream: {names}"
+        )
+    return streams[0]
+
+
+def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console: Console) -> int:
+    files: list[str] = arguments.readings
+    step = arguments.files_per_tick or 1
+    aside = arguments.out.with_name(arguments.out.name + ".quarantine.jsonl")
+    readings = deltas = tick = bad = 0
+    began = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with (
+        Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar,
+        pq.ParquetWriter(arguments.out, CHANGELOG) as writer,
+        aside.open("wb") as set_aside,
+    ):
+        task = bar.add_task("files", total=len(files))
+        for start in range(0, len(files), step):
+            tick += 1
+            taken = player.play(tick, files[start : start + step])
+            readings += taken.readings
+            bad += len(taken.rejected)
+            set_aside.write(pack(stream.name, tick, taken.rejected))
+            for table in taken.tables:
+                writer.write_table(table)
+                deltas += table.num_rows
+            bar.advance(task, min(step, len(files) - start))
+        tick += 1
+        for table in player.end(tick):
+            writer.write_table(table)
+            deltas += table.num_rows
+    if not bad:
+        aside.unlink()
+    seconds = time.perf_counter() - began
+    print(f"{readings:,} readings, {deltas:,} deltas, {tick:,} ticks, {seconds:.2f} seconds")
+    if bad:
+        print(f"{bad:,} rows are set aside in {aside}")
+    return 0

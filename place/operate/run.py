@@ -1,0 +1,137 @@
+"""`place run`: a pipeline that runs until it is told to stop, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, cast
+
+from place.errors import PlaceError
+from place.model.time import SECOND, parse_duration
+from place.operate.options import add_spark_options, read_setup, set_up, spark_settings
+from place.session import Session, connect
+
+if TYPE_CHECKING:
+    from place.runtime.spark.runtime import SparkRuntime
+
+POLL = 0.2
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "run",
+        help="run the pipeline over its sources, durable in a home directory",
+        description="Executes the statements of a setup file that the home directory does not have"
+        " yet, reads the sources of the streams as data comes, and delivers to the sinks. SIGTERM"
+        " and Ctrl-C stop it after the tick that is under way; started again, it goes on. Killed"
+        " at any moment, it loses and doubles nothing.",
+    )
+    parser.add_argument("--setup", type=Path, help="statements: streams, queries, sinks")
+    parser.add_argument("--home", type=Path, required=True, help="the directory of all that lasts")
+    parser.add_argument(
+        "--once", action="store_true", help="read what the sources have now, then stop"
+    )
+    parser.add_argument(
+        "--idle",
+        default="5 seconds",
+        metavar="DURATION",
+        help="a stream that has told nothing for so long goes on by the clock on the wall, so that"
+        " its objects time out (5 seconds; 0s for never)",
+    )
+    add_spark_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    idle = parse_duration(arguments.idle)
+    text = read_setup(arguments.setup) if arguments.setup is not None else ""
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    session = connect(
+        arguments.home,
+        master=arguments.master,
+        cells=arguments.cells,
+        storage=arguments.storage,
+        ui=arguments.ui,
+        settings=spark_settings(arguments),
+    )
+    with session:
+        runtime = cast("SparkRuntime", session.runtime)
+        if arguments.files_per_tick is not None:
+            runtime.files_per_tick = arguments.files_per_tick
+        if arguments.setup is not None:
+            session.loader.directory = arguments.setup.resolve().parent
+        new = set_up(session, text)
+        last = runtime.pipeline.last
+        print(
+            f"place run: {arguments.home}, {new} new statements,"
+            f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
+            flush=True,
+        )
+        if arguments.once:
+            session.drain()
+        else:
+            _serve(session, runtime, stopping, idle)
+        last = runtime.pipeline.last
+        print(f"place run: stopped after tick {last.tick if last else 0}", flush=True)
+    return 0
+
+
+def _serve(session: Session, runtime: SparkRuntime, stopping: threading.Event, idle: int) -> None:
+    session.start()
+    clock = IdleClock(runtime, idle)
+    try:
+        while not stopping.wait(POLL):
+            runtime.sources.check()
+            clock.look(time.time())
+    finally:
+        try:
+            session.stop()
+        except PlaceError as error:
+            print(f"place run: {error}", flush=True)
+
+
+class IdleClock:
+    """Moves streams that are silent by the clock on the wall.
+
+    A stream that told time t and then nothing for a while is at t and that while, less the pause
+    that was allowed for. The manifest records it as an input, so that a replay sees the same.
+    """
+
+    def __init__(self, runtime: SparkRuntime, idle: int) -> None:
+        self._runtime = runtime
+        self._idle = idle
+        self._heard: dict[str, tuple[int, float, int]] = {}
+
+    def look(self, now: float) -> None:
+        """See who is silent, and advance it."""
+        last = self._runtime.pipeline.last
+        if not self._idle or last is None:
+            return
+        due: dict[str, int] = {}
+        for stream in self._runtime.catalog.streams.values():
+            totals, closed = last.totals.get(stream.name), last.clocks.get(stream.name)
+            if stream.timeout is None or totals is None or closed is None:
+                continue
+            count = totals["readings"] + totals["late"]
+            heard = self._heard.get(stream.name)
+            if heard is None or heard[0] != count:
+                self._heard[stream.name] = count, now, closed
+                continue
+            silent = int((now - heard[1]) * SECOND) - self._idle
+            reached = heard[2] + stream.lateness + silent
+            if silent > 0 and totals["objects"] and reached - stream.lateness > closed + SECOND:
+                due[stream.name] = reached
+        if due:
+            self._runtime.advance(due)

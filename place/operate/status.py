@@ -1,0 +1,193 @@
+"""`place status` and `place changes`: what a home holds, read beside whoever runs on it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from place.errors import ConfigurationError
+from place.model.time import format_timestamp
+from place.runtime import manifest as manifests
+from place.runtime.home import read_about
+from place.runtime.manifest import Manifest
+from place.runtime.outbox import resumed
+from place.runtime.storage import Storage
+
+DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
+STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
+RECENT = 20
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the command line."""
+    parser = commands.add_parser(
+        "status",
+        help="the last tick, counts, sizes and times of a home directory",
+        description="Tells what a home directory holds, also while a pipeline runs on it: the last"
+        " tick, how far behind it is, readings, deltas, rows set aside, sizes, and the seconds of"
+        " each stage (the last tick's, and the median of the last 20).",
+    )
+    parser.add_argument("--home", type=Path, required=True, help="the home directory")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--prometheus", action="store_true", help="in Prometheus' text form")
+    parser.set_defaults(run=run_status)
+    changes = commands.add_parser(
+        "changes",
+        help="the deltas of a home directory, from any id on",
+        description="Writes deltas as JSON lines with their ids (tick, position), in order. Whoever"
+        " keeps the last id and resumes after it sees each delta once.",
+    )
+    changes.add_argument("--home", type=Path, required=True, help="the home directory")
+    changes.add_argument("--query", action="append", default=[], help="only of this query")
+    changes.add_argument("--after", metavar="TICK:POSITION", help="only what came after this id")
+    changes.add_argument("--follow", action="store_true", help="go on as ticks come")
+    changes.set_defaults(run=run_changes)
+
+
+def read_status(directory: Path) -> dict[str, Any]:
+    """All that is known of a home, from its files alone."""
+    about = read_about(directory)
+    storage = Storage(about.get("storage") or str(directory.absolute()))
+    numbers = manifests.ticks(storage)
+    recent = [manifests.load(storage, number) for number in numbers[-RECENT:]]
+    sizes = {name: sum(size for _, size in storage.list(name)) for name in DIRECTORIES}
+    waiting = sum(1 for name, _ in storage.list("ingest") if name.endswith(".arrow"))
+    if not recent:
+        return {"tick": 0, "sizes": sizes, "cells": about.get("cells"), "kept": 0}
+    last = recent[-1]
+    return {
+        "tick": last.tick,
+        "written": last.written,
+        "ago": max(0.0, time.time() - last.written),
+        "catalog": last.catalog,
+        "cells": last.cells,
+        "kept": len(numbers),
+        "waiting": waiting,
+        "deltas": last.totals.get("", {}).get("deltas", 0),
+        "streams": {name: _stream(last, name) for name in last.totals if name},
+        "sizes": sizes,
+        "last": dict(last.metrics) | {"deltas": last.deltas},
+        "median": {stage: _median([m.metrics.get(stage, 0.0) for m in recent]) for stage in STAGES},
+    }
+
+
+def _stream(last: Manifest, name: str) -> dict[str, Any]:
+    closed = last.clocks.get(name)
+    lag = None if closed is None else max(0.0, last.written - closed / 1e6)
+    return {**last.totals[name], "time": closed, "lag": lag}
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    """Run `place status`."""
+    status = read_status(arguments.home)
+    if arguments.json:
+        print(json.dumps(status, indent=2))
+    elif arguments.prometheus:
+        print(prometheus(status), end="")
+    else:
+        _show(status)
+    return 0
+
+
+def _show(status: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    if not status["tick"]:
+        console.print("no tick yet")
+        return
+    console.print(
+        f"tick {status['tick']:,}, {status['ago']:.1f} s ago; catalog version {status['catalog']},"
+        f" cells {status['cells']}; {status['deltas']:,} deltas so far;"
+        f" the last {status['kept']:,} ticks are kept"
+    )
+    streams = Table("stream", "objects", "readings", "late", "bad", "time", "lag")
+    for name, counts in status["streams"].items():
+        numbers = [f"{counts[key]:,}" for key in ("objects", "readings", "late", "bad")]
+        moment = format_timestamp(counts["time"]) if counts["time"] is not None else "-"
+        lag = f"{counts['lag']:.1f} s" if counts["lag"] is not None else "-"
+        streams.add_row(name, *numbers, moment, lag)
+    console.print(streams)
+    stages = Table("seconds", *STAGES[:-1], "in all")
+    for which in ("last", "median"):
+        stages.add_row(which, *(f"{status[which].get(stage, 0.0):.3f}" for stage in STAGES))
+    console.print(stages)
+    sizes = Table("on disk", *DIRECTORIES)
+    sizes.add_row("MiB", *(f"{status['sizes'][name] / (1 << 20):.1f}" for name in DIRECTORIES))
+    console.print(sizes)
+
+
+def prometheus(status: dict[str, Any]) -> str:
+    """The status in Prometheus' text form."""
+    lines: list[str] = []
+
+    def metric(name: str, kind: str, text: str, values: dict[str, float]) -> None:
+        lines.append(f"# HELP place_{name} {text}")
+        lines.append(f"# TYPE place_{name} {kind}")
+        lines.extend(f"place_{name}{labels} {value:g}" for labels, value in values.items())
+
+    streams = status.get("streams", {})
+    metric("tick", "counter", "Ticks that were committed.", {"": status["tick"]})
+    metric("deltas_total", "counter", "Deltas sent.", {"": status.get("deltas", 0)})
+    for key, text in (
+        ("readings", "Readings taken."),
+        ("late", "Readings that came too late."),
+        ("bad", "Rows that were set aside."),
+    ):
+        values = {_label("stream", name): counts[key] for name, counts in streams.items()}
+        metric(f"{key}_total", "counter", text, values)
+    objects = {_label("stream", name): counts["objects"] for name, counts in streams.items()}
+    metric("objects", "gauge", "Objects that are alive.", objects)
+    lags = {_label("stream", n): c["lag"] for n, c in streams.items() if c["lag"] is not None}
+    metric("lag_seconds", "gauge", "How far event time was behind at the last tick.", lags)
+    stages = {_label("stage", s): status.get("last", {}).get(s, 0.0) for s in STAGES}
+    metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
+    sizes = {_label("directory", name): size for name, size in status["sizes"].items()}
+    metric("stored_bytes", "gauge", "Bytes that are kept.", sizes)
+    return "\n".join(lines) + "\n"
+
+
+def _label(name: str, value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{{{name}="{escaped}"}}'
+
+
+def run_changes(arguments: argparse.Namespace) -> int:
+    """Run `place changes`."""
+    about = read_about(arguments.home)
+    storage = Storage(about.get("storage") or str(arguments.home.absolute()))
+    after = _parse_id(arguments.after) if arguments.after else None
+    names = set(arguments.query) or None
+    while True:
+        for each in resumed(storage, after, names):
+            delta = each.delta
+            line = {
+                "tick": each.tick,
+                "position": each.position,
+                "query": delta.query,
+                "sign": delta.sign,
+                "row": list(delta.row),
+                "instant": format_timestamp(delta.instant),
+            }
+            print(json.dumps(line))
+            after = each.tick, each.position
+        sys.stdout.flush()
+        if not arguments.follow:
+            return 0
+        time.sleep(0.2)
+
+
+def _parse_id(text: str) -> tuple[int, int]:
+    tick, _, position = text.partition(":")
+    if not tick.isdecimal() or not (position or "0").isdecimal():
+        raise ConfigurationError(f"{text} is not an id", hint="write TICK:POSITION, as in 12:3")
+    return int(tick), int(position) if position else -1

@@ -1,0 +1,23 @@
+"""Named points at which a test may kill the process, to see that nothing is lost or doubled.
+
+`PLACE_CRASH_AT=point:tick` names one; without it, and that is everywhere but in those tests, a
+point does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+VARIABLE = "PLACE_CRASH_AT"
+POINTS = ("state", "outbox", "manifest", "commit", "delivery", "sweep")
+"""Before the state is written, between state and outbox, before the manifest, after it and before
+Spark's own commit, in the middle of a delivery, and in the middle of the sweep."""
+
+
+def point(name: str, tick: int, process: int | None = None) -> None:
+    """Kill the process (this one, if none is given) if this is the point that is asked for."""
+    if os.environ.get(VARIABLE) == f"{name}:{tick}":
+        os.kill(os.getpid() if process is None else process, signal.SIGKILL)
+        time.sleep(60)  # a worker outlives the process that it works for by a moment

@@ -1,0 +1,202 @@
+"""The outbox of a tick: its deltas by columns, in an order that never changes.
+
+A delta is known by the tick and its position in it, so whoever keeps the last of these sees each
+delta once, however often it is sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from place.engine.changes import Change
+from place.errors import ConfigurationError
+from place.model.delta import Delta
+from place.model.segment import ARROW
+from place.model.types import Type
+from place.plan.query import Query
+from place.runtime import manifest as manifests
+from place.runtime.pack import read_facts, read_tables, write_tables
+from place.runtime.storage import Storage
+
+QUERY, SIGN, INSTANT = "query", "sign", "instant"
+"""The first columns of every table; the row's columns follow."""
+
+
+class Numbered(NamedTuple):
+    """A delta with its id."""
+
+    tick: int
+    position: int
+    delta: Delta
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Deltas of queries whose rows have the same types, in the order of their positions."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    table: pa.Table
+
+    @property
+    def codes(self) -> pa.Array:
+        """The number of each delta's query among the names."""
+        return pc.run_end_decode(self.table.column(QUERY).combine_chunks())
+
+    @property
+    def queries(self) -> pa.Array:
+        """The name of each delta's query."""
+        return pa.DictionaryArray.from_arrays(self.codes, pa.array(self.names, pa.string()))
+
+    @property
+    def signs(self) -> pa.Array:
+        return pc.run_end_decode(self.table.column(SIGN).combine_chunks())
+
+    @property
+    def instants(self) -> pa.Array:
+        return pc.run_end_decode(self.table.column(INSTANT).combine_chunks())
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """The columns of the rows."""
+        return [column.combine_chunks() for column in self.table.columns[3:]]
+
+
+def pieces_of(changes: Sequence[Change]) -> list[Piece]:
+    """Changes by the types of their rows."""
+    groups: dict[tuple[Type, ...], list[Change]] = {}
+    for change in changes:
+        groups.setdefault(change.query.types, []).append(change)
+    pieces = []
+    for types, group in groups.items():
+        names = list(dict.fromkeys(change.query.name for change in group))
+        numbers = {name: number for number, name in enumerate(names)}
+        table = pa.concat_tables([_table(c, numbers[c.query.name]) for c in group])
+        pieces.append(Piece(tuple(names), types, table.unify_dictionaries()))
+    return pieces
+
+
+def write_outbox(storage: Storage, name: str, changes: Sequence[Change]) -> tuple[int, int]:
+    """Write changes to a file; how many deltas, and how many bytes."""
+    tables: dict[str, pa.Table] = {}
+    facts: dict[str, dict[str, list[str]]] = {}
+    for number, piece in enumerate(pieces_of(changes)):
+        tables[str(number)] = piece.table
+        types = [kind.value for kind in piece.types]
+        facts[str(number)] = {"names": list(piece.names), "types": types}
+    size = storage.write(name, lambda out: write_tables(out, tables, {"pieces": facts}))
+    return sum(map(len, changes)), size
+
+
+def _table(change: Change, number: int) -> pa.Table:
+    size = len(change)
+    instants = change.instants
+    if isinstance(instants, int):
+        at = _runs([instants], [size], pa.int64())
+    else:
+        at = pc.run_end_encode(pa.array(instants))
+    arrays = [_runs([number], [size], pa.int32()), _runs([change.sign], [size], pa.int8()), at]
+    names = [QUERY, SIGN, INSTANT]
+    for i, (column, kind) in enumerate(zip(change.columns, change.query.types, strict=True)):
+        if kind is Type.STRING and not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        elif kind is not Type.STRING and column.type != ARROW[kind]:
+            column = column.cast(ARROW[kind])
+        arrays.append(column)
+        names.append(f"c{i}")
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _runs(values: list[int], ends: list[int], kind: pa.DataType) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values, kind))
+
+
+def read_outbox(storage: Storage, name: str) -> list[Piece]:
+    """The pieces of an outbox file."""
+    with storage.open(name) as source:
+        _, facts = read_facts(source)
+        tables = read_tables(source)
+    pieces = []
+    for number, about in facts["pieces"].items():
+        types = tuple(Type(kind) for kind in about["types"])
+        pieces.append(Piece(tuple(about["names"]), types, tables[number]))
+    return pieces
+
+
+def changes_of(piece: Piece, queries: Mapping[str, Query]) -> list[Change]:
+    """The changes that a piece was written from, not settled."""
+    codes, signs = (column.to_numpy() for column in (piece.codes, piece.signs))
+    instants = piece.instants.to_numpy()
+    changes = []
+    for code, name in enumerate(piece.names):
+        for sign in (-1, 1):
+            chosen = np.flatnonzero((codes == code) & (signs == sign))
+            if len(chosen):
+                columns = tuple(column.take(pa.array(chosen)) for column in piece.columns)
+                changes.append(Change(queries[name], sign, instants[chosen], columns, False))
+    return changes
+
+
+def numbered(
+    storage: Storage, tick: int, files: Sequence[str], names: set[str] | None = None
+) -> Iterator[Numbered]:
+    """The deltas of a tick with their ids, of some queries or of all."""
+    start = 0
+    for name in files:
+        for piece in read_outbox(storage, name):
+            if names is None or names & set(piece.names):
+                yield from _numbered(piece, tick, start, names)
+            start += piece.table.num_rows
+
+
+def resumed(
+    storage: Storage, after: tuple[int, int] | None, names: set[str] | None = None
+) -> Iterator[Numbered]:
+    """The deltas after an id that are kept; an error if some after it are not kept any more."""
+    kept = manifests.ticks(storage)
+    tick, position = after or (0, -1)
+    if after is not None and kept and tick < kept[0] - 1:
+        raise ConfigurationError(
+            f"the deltas after {tick}:{position} are not kept any more; they begin at {kept[0]}",
+            hint="take the answer as it is now, and go on from there",
+        )
+    for number in kept:
+        if number >= tick:
+            manifest = manifests.load(storage, number)
+            for each in numbered(storage, number, manifest.files, names):
+                if (each.tick, each.position) > (tick, position):
+                    yield each
+
+
+def _numbered(piece: Piece, tick: int, start: int, names: set[str] | None) -> Iterator[Numbered]:
+    rows = zip(*(column.to_pylist() for column in piece.columns), strict=True)
+    heads = zip(
+        piece.queries.to_pylist(), piece.signs.to_pylist(), piece.instants.to_pylist(), strict=True
+    )
+    for position, ((query, sign, instant), row) in enumerate(zip(heads, rows, strict=True), start):
+        if names is None or query in names:
+            yield Numbered(tick, position, Delta(query, sign, row, instant))
+
+
+def rows_as_json(piece: Piece) -> pa.Array:
+    """The rows of a piece as JSON arrays, for those who read them as text."""
+    parts: list[pa.Array] = []
+    for column, kind in zip(piece.columns, piece.types, strict=True):
+        if kind is Type.STRING:
+            texts = [json.dumps(text) for text in column.dictionary.to_pylist()]
+            written = pa.array(texts, pa.string()).take(column.indices)
+        elif kind is Type.DOUBLE:
+            written = pa.array([repr(v) if v is not None else None for v in column.to_pylist()])
+            written = written.cast(pa.string())
+        else:
+            written = column.cast(pa.string())
+        parts.append(written.fill_null("null"))
+    joined = pc.binary_join_element_wise(*parts, ", ")
+    return pc.binary_join_element_wise("[", joined, "]", "")

@@ -1,0 +1,119 @@
+"""Delivery: after each tick, and after a restart, every sink gets the ticks it has not got yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from place.errors import ConfigurationError, PlaceError
+from place.model.schema import External, Sink
+from place.runtime import manifest as manifests
+from place.runtime.crash import point
+from place.runtime.manifest import Manifest
+from place.runtime.sinks import (
+    Delivery,
+    ParquetTarget,
+    Target,
+    changelog,
+    progress_file,
+    read_progress,
+    write_progress,
+)
+
+if TYPE_CHECKING:
+    from place.runtime.spark.runtime import SparkRuntime
+
+
+class KafkaTarget:
+    """A topic: the key is the query, the value the delta as JSON with its id.
+
+    A tick that is sent twice has the same ids twice: who keeps the last id takes each delta once.
+    """
+
+    def __init__(self, spark: SparkSession, target: External) -> None:
+        self._spark = spark
+        self._servers = str(target.option("servers"))
+        self._topic = str(target.option("topic"))
+
+    def deliver(self, tick: int, changelog: pa.Table) -> None:
+        frame = self._spark.createDataFrame(changelog).coalesce(1)
+        value = frame.selectExpr("query AS key", "to_json(struct(*)) AS value")
+        writer = value.write.format("kafka").option("kafka.bootstrap.servers", self._servers)
+        writer.option("topic", self._topic).save()
+
+
+class Deliveries:
+    """The sinks of a runtime's catalog."""
+
+    def __init__(self, runtime: SparkRuntime) -> None:
+        self._runtime = runtime
+        self._known: dict[str, Delivery] = {}
+
+    def delivered(self) -> int:
+        """The last tick that all sinks have got."""
+        return min((d.tick for d in self._known.values()), default=1 << 62)
+
+    def failures(self) -> dict[str, str]:
+        """What keeps sinks from getting their deltas."""
+        return {d.sink.name: d.failure for d in self._known.values() if d.failure is not None}
+
+    def check(self, most: int) -> None:
+        """Raise if a sink is so far behind that its deltas would have to be given up."""
+        last = self._runtime.pipeline.last
+        for delivery in self._known.values():
+            if last is not None and last.tick - delivery.tick > most:
+                raise ConfigurationError(
+                    f'sink "{delivery.sink.name}" is {last.tick - delivery.tick} ticks behind:'
+                    f" {delivery.failure}",
+                    hint="mend or drop the sink; nothing is lost until then",
+                )
+
+    def follow(self) -> None:
+        """Have a delivery for each sink of the catalog; a new one begins with the next tick."""
+        runtime = self._runtime
+        sinks = {sink.name: sink for sink in runtime.catalog.sinks.values()}
+        for name in [n for n, d in self._known.items() if sinks.get(n) is not d.sink]:
+            del self._known[name]
+        for name, sink in sinks.items():
+            if name not in self._known:
+                file = self._file(sink)
+                tick = read_progress(runtime.pipeline.storage, file)
+                if tick is None:
+                    tick = runtime.pipeline.last.tick if runtime.pipeline.last else 0
+                    write_progress(runtime.pipeline.storage, file, tick)
+                self._known[name] = Delivery(sink, self._target(sink), tick)
+
+    def _file(self, sink: Sink) -> str:
+        return progress_file(sink, self._runtime.since(sink))
+
+    def _target(self, sink: Sink) -> Target:
+        if sink.target.kind == "PARQUET":
+            return ParquetTarget(str(sink.target.option("path")))
+        if sink.target.kind == "KAFKA":
+            return KafkaTarget(self._runtime.spark, sink.target)
+        raise ConfigurationError(f"the runtime spark has no sink {sink.target.kind} yet")
+
+    def deliver(self, newest: Manifest) -> None:
+        """Give every sink what it has not got; one that fails is tried again with the next tick."""
+        for delivery in self._known.values():
+            try:
+                self._deliver(delivery, newest)
+                delivery.failure = None
+            except PlaceError as error:
+                delivery.failure = str(error)
+            except Exception as error:  # of Spark's connector, or of a file system
+                delivery.failure = str(error).strip().partition("\n")[0]
+
+    def _deliver(self, delivery: Delivery, newest: Manifest) -> None:
+        storage = self._runtime.pipeline.storage
+        names = set(delivery.sink.queries) if delivery.sink.queries is not None else None
+        for tick in range(delivery.tick + 1, newest.tick + 1):
+            manifest = newest if tick == newest.tick else manifests.load(storage, tick)
+            tables = list(changelog(storage, manifest, names))
+            if tables:
+                delivery.target.deliver(tick, pa.concat_tables(tables))
+                point("delivery", tick)
+                write_progress(storage, self._file(delivery.sink), tick)
+            delivery.tick = tick

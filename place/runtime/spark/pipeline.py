@@ -1,0 +1,411 @@
+"""The pipeline: ticks, one after the other, each committed by its manifest or not at all.
+
+A tick is one Spark action. Its tasks read what the last manifest names, write files that nobody
+knows of, and return their names; the driver then publishes the manifest. Whatever happens before
+that leaves nothing but orphans, which are swept; whatever happens after it finds the tick done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import RDD, Broadcast
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from place.engine.changes import settle
+from place.engine.route import Matrix
+from place.errors import ConfigurationError, PlaceError
+from place.model.segment import ARROW
+from place.plan.catalog import Catalog
+from place.plan.query import Query
+from place.runtime import manifest as manifests
+from place.runtime.crash import point
+from place.runtime.manifest import Manifest, Mark, Posted
+from place.runtime.outbox import changes_of, read_outbox, write_outbox
+from place.runtime.pack import write_tables
+from place.runtime.spark.task import (
+    CellResult,
+    FileInput,
+    Job,
+    TickInput,
+    in_order,
+    probe_cell,
+    route_files,
+    run_cell,
+    table_file,
+)
+from place.runtime.storage import Storage, StorageFull
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What a home directory keeps: deltas to resume from, and readings that were set aside."""
+
+    ticks: int = 1000
+    outbox_bytes: int = 4 << 30
+    quarantine_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a tick takes: inputs in their order, or those that a source gives for the tick's job.
+
+    `marks` tell how far the sources are read with it, and `ingest` the pushed readings.
+    """
+
+    inputs: Sequence[TickInput] = ()
+    given: Callable[[Job], RDD[TickInput]] | None = None
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    ingest: int | None = None
+
+
+OnCommit = Callable[[Manifest], None]
+
+
+class Pipeline:
+    """Runs ticks on a Spark session; everything durable is in `storage`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        home_id: str,
+        matrix: Matrix,
+        threads: int,
+        keep: Keep,
+    ) -> None:
+        self._context = spark.sparkContext
+        self.storage = storage
+        self._home = home_id
+        self.matrix = matrix
+        self._threads = threads
+        self._keep = keep
+        self._lock = threading.RLock()
+        self._catalogs: dict[int, Broadcast[Catalog]] = {}
+        self._tables: set[str] = set()
+        self.on_commit: list[OnCommit] = []
+        self.last: Manifest | None = None
+        self._kept: list[Manifest] = []
+        self._resume()
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while a tick runs: whoever holds it sees no tick begin."""
+        return self._lock
+
+    @property
+    def first_kept(self) -> int:
+        """The first tick whose deltas are still there."""
+        return self._kept[0].tick if self._kept else 1
+
+    def _resume(self) -> None:
+        """Go on from the last manifest; sweep what no manifest names."""
+        numbers = manifests.ticks(self.storage)
+        self._kept = [manifests.load(self.storage, number) for number in numbers]
+        for found in self._kept:
+            if found.home != self._home:
+                raise ConfigurationError(
+                    f"manifest {found.tick} belongs to another home",
+                    hint="a home directory cannot be put together from parts of others",
+                )
+        if self._kept:
+            self.last = self._kept[-1]
+            wanted = f"{self.matrix.rows}x{self.matrix.columns}"
+            if self.last.cells != wanted:
+                raise ConfigurationError(
+                    f"the home was made with cells {self.last.cells}, not {wanted}",
+                    hint=f"open it with cells={self.last.cells!r}",
+                )
+        self._sweep_orphans()
+
+    # One tick
+
+    def tick(self, catalog: Catalog, entry: Entry) -> Manifest:
+        """Run a tick and commit it; whoever is told of commits is told."""
+        with self._lock:
+            began = time.perf_counter()
+            previous = self.last
+            number = 1 if previous is None else previous.tick + 1
+            job = self._job(number, catalog)
+            results = self._run(job, entry)
+            ran = time.perf_counter()
+            answered = self._answer(job, catalog, results)
+            manifest = self._manifest(job, catalog, entry, results, answered)
+            settled = time.perf_counter()
+            manifest = replace(
+                manifest, metrics=_metrics(results, began, ran, settled), written=time.time()
+            )
+            point("manifest", number)
+            manifests.publish(self.storage, manifest)
+            self.last = manifest
+            self._kept.append(manifest)
+            for tell in self.on_commit:
+                tell(manifest)
+            self._sweep(previous)
+            return manifest
+
+    def probe(self, catalog: Catalog, query: Query) -> list[tuple[Any, ...]]:
+        """The answer of a query as of the last tick."""
+        with self._lock:
+            job = self._job(0, catalog)
+            places = self.matrix.places()
+            asked = self._context.parallelize(places, len(places))
+            return self._collect(asked.flatMap(lambda place: probe_cell(job, place, query)))
+
+    def _job(self, number: int, catalog: Catalog) -> Job:
+        states = dict(self.last.states) if self.last is not None else {}
+        version = self.last.catalog if self.last is not None else 0
+        if version != catalog.version and version not in self._catalogs:
+            raise ConfigurationError("the catalog of the last tick is not known")
+        after = self._known(catalog)
+        return Job(
+            self.storage,
+            number,
+            uuid.uuid4().hex[:8],
+            self.matrix,
+            self._threads,
+            self._catalogs.get(version, after),
+            after,
+            states,
+            os.getpid(),
+        )
+
+    def know(self, catalog: Catalog) -> None:
+        """Have a version of the catalog at hand for tasks."""
+        self._known(catalog)
+
+    def _known(self, catalog: Catalog) -> Broadcast[Catalog]:
+        """The catalog for tasks, sent once; the rows of its tables are in files."""
+        if catalog.version not in self._catalogs:
+            for key, table in catalog.tables.items():
+                name = table_file(catalog, table.name)
+                if name not in self._tables and not self.storage.exists(name):
+                    self._write_table(name, catalog, key)
+                self._tables.add(name)
+            slim = replace(catalog, contents={}, texts={})
+            self._catalogs[catalog.version] = self._context.broadcast(slim)
+            for old in sorted(self._catalogs)[:-2]:
+                self._catalogs.pop(old).destroy()
+        return self._catalogs[catalog.version]
+
+    def _write_table(self, name: str, catalog: Catalog, key: str) -> None:
+        columns, rows = catalog.tables[key].columns, catalog.contents[key]
+        values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+        arrays = [pa.array(v, ARROW[c.type]) for v, c in zip(values, columns, strict=True)]
+        table = pa.Table.from_arrays(arrays, names=[f"c{i}" for i in range(len(columns))])
+        self.storage.write(name, lambda out: write_tables(out, {"rows": table}))
+
+    def _run(self, job: Job, entry: Entry) -> list[CellResult]:
+        """Route, match and answer in one action."""
+        places = self.matrix.places()
+        if entry.given is None and not any(isinstance(i, FileInput) for i in entry.inputs):
+            inputs = list(entry.inputs)
+            cells = self._context.parallelize(places, len(places))
+            return self._collect(cells.map(lambda place: run_cell(job, place, inputs)))
+        if entry.given is None:
+            given = self._context.parallelize(list(entry.inputs), max(1, len(entry.inputs)))
+        else:
+            given = entry.given(job)
+        if len(places) == 1:
+            (place,) = places
+            return self._collect(
+                given.coalesce(1).mapPartitions(
+                    lambda items: [run_cell(job, place, in_order(items))]
+                )
+            )
+        # Files are read once, into segments; then every cell reads those.
+        count = len(places)
+
+        def to_cells(items: Iterable[TickInput]) -> Iterator[tuple[int, TickInput]]:
+            return ((cell, item) for item in route_files(job, items) for cell in range(count))
+
+        def match(items: Iterable[tuple[int, TickInput]]) -> Iterator[CellResult]:
+            told = list(items)
+            for cell in sorted({cell for cell, _ in told}):
+                mine = in_order(item for number, item in told if number == cell)
+                yield run_cell(job, places[cell], mine)
+
+        routed = given.mapPartitions(to_cells).partitionBy(count, lambda cell: cell)
+        return self._collect(routed.mapPartitions(match))
+
+    def _collect(self, rdd: RDD[Any]) -> list[Any]:
+        try:
+            return rdd.collect()
+        except PySparkException as error:
+            raise _said(str(error)) from None
+        except Exception as error:  # of the bridge to Java: what a task raised is in its text
+            raise _said(str(error)) from None
+
+    def _answer(self, job: Job, catalog: Catalog, results: list[CellResult]) -> Posted | None:
+        """Settle what several cells have found about the same answers."""
+        files = [result.open.file for result in results if result.open is not None]
+        if not files:
+            return None
+        queries = {q.name: q for q in job.before.value.queries.values()}
+        queries |= {q.name: q for q in catalog.queries.values()}
+        changes = [
+            change
+            for file in sorted(files)
+            for piece in read_outbox(self.storage, file)
+            for change in changes_of(piece, queries)
+        ]
+        settled = settle(changes)
+        if not settled:
+            return None
+        name = f"outbox/{job.tick:012d}-answer-{job.attempt}.arrow"
+        return Posted(name, *write_outbox(self.storage, name, settled))
+
+    def _manifest(
+        self,
+        job: Job,
+        catalog: Catalog,
+        entry: Entry,
+        results: list[CellResult],
+        answered: Posted | None,
+    ) -> Manifest:
+        previous = self.last
+        results = sorted(results, key=lambda result: result.cell)
+        first = results[0]
+        found = [*(result.outbox for result in results), answered]
+        posted = [each for each in found if each is not None]
+        totals: dict[str, dict[str, int]] = {}
+        for stream in first.readings:
+            before = previous.totals.get(stream, {}) if previous is not None else {}
+            bad = sum(result.bad.get(stream, 0) for result in results)
+            rows = [result for result in results if result.cell.endswith("-0")]
+            totals[stream] = {
+                "objects": sum(result.objects[stream] for result in rows),
+                "readings": first.readings[stream],
+                "late": first.late[stream],
+                "bad": before.get("bad", 0) + bad,
+            }
+        aside = [name for result in results for name in result.quarantine]
+        told = {
+            "deltas": sum(each.deltas for each in posted)
+            + (previous.totals.get("", {}).get("deltas", 0) if previous is not None else 0)
+        }
+        return Manifest(
+            tick=job.tick,
+            home=self._home,
+            catalog=catalog.version,
+            cells=f"{self.matrix.rows}x{self.matrix.columns}",
+            states={result.cell: result.state for result in results if result.state is not None},
+            outbox=tuple(posted),
+            quarantine=tuple(aside),
+            sources={**(previous.sources if previous is not None else {}), **entry.marks},
+            ingest=(previous.ingest if previous is not None else 0)
+            if entry.ingest is None
+            else entry.ingest,
+            inputs=tuple(_described(item) for item in entry.inputs),
+            clocks=first.clocks,
+            instants=first.instants,
+            totals={**totals, "": told},
+        )
+
+    # What is kept
+
+    def _sweep(self, previous: Manifest | None) -> None:
+        """Remove what the new manifest makes superfluous, and what is more than should be kept."""
+        assert self.last is not None
+        point("sweep", self.last.tick)
+        doomed: list[str] = []
+        if previous is not None:
+            current = {saved.file for saved in self.last.states.values()}
+            doomed += [s.file for s in previous.states.values() if s.file not in current]
+        doomed += [str(item["file"]) for item in self.last.inputs if "file" in item]
+        doomed += [name for name, _ in self.storage.list("segments")]
+        doomed += self._surplus()
+        for name in doomed:
+            with contextlib.suppress(OSError):
+                self.storage.remove(name)
+
+    def _surplus(self) -> list[str]:
+        """The oldest ticks, beyond those that should be kept and that someone still needs."""
+        doomed: list[str] = []
+        size = sum(p.size for kept in self._kept for p in kept.outbox)
+        while len(self._kept) > 1 and (
+            len(self._kept) > self._keep.ticks or size > self._keep.outbox_bytes
+        ):
+            if self._kept[0].tick > self.delivered():
+                break
+            oldest = self._kept.pop(0)
+            size -= sum(posted.size for posted in oldest.outbox)
+            doomed += [*oldest.files, manifests.name_of(oldest.tick)]
+        if self.last is not None and self.last.quarantine:
+            aside = list(self.storage.list("quarantine"))
+            size = sum(length for _, length in aside)
+            while aside and size > self._keep.quarantine_bytes:
+                name, length = aside.pop(0)
+                size -= length
+                doomed.append(name)
+        return doomed
+
+    delivered: Callable[[], int] = staticmethod(lambda: 1 << 62)
+    """The last tick that all sinks have got; later ones are kept for them."""
+
+    def _sweep_orphans(self) -> None:
+        """What a killed process has left behind and no manifest names."""
+        named: set[str] = set()
+        if self.last is not None:
+            named |= {saved.file for saved in self.last.states.values()}
+        for kept in self._kept:
+            named |= {*kept.files, *kept.quarantine}
+        oldest = f"quarantine/{self.first_kept:012d}"
+        for directory in ("state", "outbox", "segments", "quarantine"):
+            for name, _ in self.storage.list(directory):
+                is_old = directory == "quarantine" and name < oldest
+                if name not in named and not is_old:
+                    self.storage.remove(name)
+        for name, _ in self.storage.list("manifest"):
+            if name.endswith(".tmp"):
+                self.storage.remove(name)
+
+
+def _described(item: TickInput) -> dict[str, Any]:
+    return {key: value for key, value in asdict(item).items() if value not in (None, (), 0, 0.0)}
+
+
+def _metrics(
+    results: list[CellResult],
+    began: float,
+    ran: float,
+    settled: float,
+) -> dict[str, float]:
+    """Seconds of the stages (the slowest cell's), and what is left of the action is Spark's."""
+    longest: dict[str, float] = {}
+    for result in results:
+        for name, seconds in result.times.items():
+            longest[name] = max(longest.get(name, 0.0), seconds)
+    busy = max((sum(result.times.values()) for result in results), default=0.0)
+    return {
+        **{name: round(seconds, 6) for name, seconds in longest.items()},
+        "rows": float(results[0].rows),
+        "action": round(ran - began, 6),
+        "spark": round(max(0.0, ran - began - busy), 6),
+        "settle": round(settled - ran, 6),
+        "seconds": round(settled - began, 6),
+    }
+
+
+def _said(text: str) -> PlaceError:
+    """What went wrong in a task, in the words of whoever raised it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        for kind in (StorageFull, ConfigurationError):
+            mark = f"{kind.__module__}.{kind.__name__}: "
+            if mark in line:
+                message, _, hint = line.partition(mark)[2].partition(" (hint: ")
+                return kind(message, hint=hint.rstrip(")") or None)
+        if "No space left on device" in line:
+            return StorageFull("no space left on the disk", hint="free some space and start again")
+    last = next((line for line in reversed(lines) if "Error" in line), lines[0] if lines else "")
+    return ConfigurationError(f"the tick failed: {last}")

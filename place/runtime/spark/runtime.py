@@ -1,0 +1,261 @@
+"""The runtime on Spark: statements and pushed readings are ticks, and so is each batch of a source.
+
+Everything is durable when it is acknowledged: a statement in the catalog, pushed readings in the
+ingest log, a tick by its manifest. What was durable and not yet a tick when a process ended becomes
+one when the next begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from place.engine.plans import missing_operator
+from place.engine.route import Matrix
+from place.errors import Unsupported
+from place.model.delta import Answer, Delta
+from place.model.reading import Input
+from place.model.schema import Sink, Stream
+from place.model.time import BEGINNING
+from place.plan.catalog import Catalog, fold
+from place.plan.query import Query
+from place.runtime.home import Home
+from place.runtime.interface import Listener
+from place.runtime.local import check_operators, told_of
+from place.runtime.manifest import Manifest
+from place.runtime.outbox import numbered
+from place.runtime.spark.changes import NAME as CHANGES
+from place.runtime.spark.changes import ChangesSource
+from place.runtime.spark.deliver import Deliveries
+from place.runtime.spark.pipeline import Entry, Keep, Pipeline
+from place.runtime.spark.sources import FILES_PER_TICK, Sources
+from place.runtime.spark.task import AdvanceInput, FileInput, PackInput, write_told
+from place.runtime.storage import Storage
+from place.runtime.store import CatalogStore
+
+
+class SparkRuntime:
+    """Range queries on a Spark session. Without a home it keeps its files only while it is open."""
+
+    name = "spark"
+    listener: Listener | None = None
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        home: Path | None = None,
+        *,
+        storage: str | None = None,
+        matrix: Matrix | None = None,
+        threads: int | None = None,
+        keep: Keep | None = None,
+        files_per_tick: int = FILES_PER_TICK,
+    ) -> None:
+        self.spark = spark
+        self.files_per_tick = files_per_tick
+        self._scratch = tempfile.TemporaryDirectory(prefix="place-home-") if home is None else None
+        self.directory = (
+            home if home is not None else Path(str(self._scratch and self._scratch.name))
+        )
+        self.home = Home(self.directory)
+        try:
+            self._store = CatalogStore(self.directory)
+            self._open(storage, matrix, threads, keep)
+        except BaseException:
+            self.home.close()
+            raise
+
+    def _open(
+        self, storage: str | None, matrix: Matrix | None, threads: int | None, keep: Keep | None
+    ) -> None:
+        about = self.home.about
+        storage = storage or about.get("storage") or str(self.directory.absolute())
+        cells = about.get("cells")
+        if matrix is None:
+            matrix = Matrix(*cells) if cells else Matrix()
+        self.home.remember(storage=storage, cells=cells or [matrix.rows, matrix.columns])
+        cores = self.spark.sparkContext.defaultParallelism
+        share = max(1, cores // (matrix.rows * matrix.columns)) if threads is None else threads
+        self.pipeline = Pipeline(
+            self.spark, Storage(storage), about["id"], matrix, share, keep or Keep()
+        )
+        self._keep = keep or Keep()
+        self._ingest = Storage(str(self.directory.absolute()))
+        last = self.pipeline.last
+        self.catalog = self._store.load(last.catalog) if last is not None else Catalog()
+        self.pipeline.know(self.catalog)
+        self._sequence = last.ingest if last is not None else 0
+        self.sources = Sources(self)
+        self.deliveries = Deliveries(self)
+        self._is_own = False
+        self.deliveries.follow()
+        self.pipeline.on_commit = [self._committed]
+        self.pipeline.delivered = self.deliveries.delivered
+        if last is not None:
+            self.deliveries.deliver(last)
+        self._roll_forward()
+
+    def _roll_forward(self) -> None:
+        """Make ticks of what was durable and had become none."""
+        newest = self._store.load()
+        if newest.version != self.catalog.version:
+            self.catalog = newest
+            self.tick(Entry())
+            self.deliveries.follow()
+        last = self.pipeline.last
+        done = last.ingest if last is not None else 0
+        for name, _ in self._ingest.list("ingest"):
+            number = int(name.rpartition("/")[2].partition(".")[0])
+            if name.endswith(".tmp") or number <= done:
+                self._ingest.remove(name)
+                continue
+            self._sequence = number
+            self._take(number, name)
+
+    def tick(self, entry: Entry) -> Manifest:
+        """Run a tick with the catalog as it is."""
+        self.deliveries.check(self._keep.ticks)
+        return self.pipeline.tick(self.catalog, entry)
+
+    def _committed(self, manifest: Manifest) -> None:
+        """A tick is done: sinks and subscribers get its deltas."""
+        self.deliveries.deliver(manifest)
+        if self.listener is not None and not self._is_own and manifest.deltas:
+            self.listener(self._deltas(manifest))
+
+    def since(self, definition: Stream | Sink) -> int:
+        """The version of the catalog in which a stream or sink was created."""
+        kind = "stream" if isinstance(definition, Stream) else "sink"
+        return self._store.since(kind, fold(definition.name))
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """No tick begins meanwhile."""
+        with self.pipeline.lock:
+            yield
+
+    @contextlib.contextmanager
+    def _owned(self) -> Iterator[None]:
+        """The tick's deltas are returned to whoever caused it, who passes them on."""
+        with self.pipeline.lock:
+            self._is_own = True
+            try:
+                yield
+            finally:
+                self._is_own = False
+
+    def close(self) -> None:
+        """Stop; what was durable stays."""
+        self.sources.stop()
+        self._store.close()
+        self.home.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    # The runtime's interface
+
+    def change(self, catalog: Catalog) -> list[Delta]:
+        """Make a new version of the catalog effective and durable; the deltas that it causes."""
+        check_operators(catalog.queries.values(), self.name)
+        with self._owned():
+            self._store.save(self.catalog, catalog)
+            self.catalog = catalog
+            deltas = self._deltas(self.tick(Entry()))
+            self.deliveries.follow()
+        self.sources.follow()
+        return deltas
+
+    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+        """One tick: take readings and advances in the source's order; the deltas that follow."""
+        with self._owned():
+            told = told_of(self.catalog, inputs)
+            self._sequence += 1
+            name = f"ingest/{self._sequence:012d}.arrow"
+            self._ingest.write(f"{name}.tmp", lambda out: write_told(out, told))
+            self._ingest.move(f"{name}.tmp", name)
+            return self._deltas(self._take(self._sequence, name))
+
+    def _take(self, number: int, name: str) -> Manifest:
+        if self._ingest.root == self.pipeline.storage.root:
+            return self.tick(Entry([PackInput(name)], ingest=number))
+        content = self._ingest.read(name)
+        self.pipeline.storage.replace(name, content)
+        manifest = self.tick(Entry([PackInput(name)], ingest=number))
+        self._ingest.remove(name)
+        return manifest
+
+    def answer(self, query: str) -> Answer:
+        """The answer of a registered query as of the last tick."""
+        return self._probe(self.catalog.queries[fold(query)])
+
+    def instant(self, query: str) -> int:
+        """The instant that a registered query has reached."""
+        streams = ",".join(sorted(self.catalog.queries[fold(query)].streams))
+        last = self.pipeline.last
+        return BEGINNING if last is None else last.instants.get(streams, BEGINNING)
+
+    def ask(self, query: Query, trace: dict[str, int] | None = None) -> Answer:
+        """The answer of any query as of the last tick."""
+        operator = missing_operator(query)
+        if operator is not None:
+            raise Unsupported(operator, self.name)
+        return self._probe(query)
+
+    def statistics(self, stream: str) -> dict[str, int]:
+        """Counts of a stream: objects, readings, late, bad."""
+        name = self.catalog.streams[fold(stream)].name
+        last = self.pipeline.last
+        blank = {"objects": 0, "readings": 0, "late": 0, "bad": 0}
+        return blank if last is None else {**blank, **last.totals.get(name, {})}
+
+    def _probe(self, query: Query) -> Answer:
+        return Counter(self.pipeline.probe(self.catalog, query))
+
+    def _deltas(self, manifest: Manifest) -> list[Delta]:
+        found = [
+            each.delta for each in numbered(self.pipeline.storage, manifest.tick, manifest.files)
+        ]
+        found.sort(key=lambda delta: delta.instant)
+        return found
+
+    # Ticks that neither a statement nor a push makes
+
+    def read_files(self, stream: str, files: Sequence[tuple[str, int | None]]) -> Manifest:
+        """A tick of files, in their order, with the times of arrival of those without a time."""
+        inputs = [
+            FileInput(stream, path, number, arrival) for number, (path, arrival) in enumerate(files)
+        ]
+        return self.tick(Entry(inputs))
+
+    def finish(self, stream: str) -> Manifest | None:
+        """A recording is over: all that its stream has told so far is complete."""
+        last = self.pipeline.last
+        closed = last.clocks.get(stream) if last is not None else None
+        if closed is None:
+            return None
+        lateness = next(s.lateness for s in self.catalog.streams.values() if s.name == stream)
+        # The last reading has closed all before it, by its lateness.
+        return self.tick(Entry([AdvanceInput(closed + 2 * lateness + 1, stream)]))
+
+    def advance(self, times: Mapping[str, int]) -> Manifest:
+        """Streams have reached these times, by the clock on the wall."""
+        return self.tick(Entry([AdvanceInput(at, stream) for stream, at in times.items()]))
+
+    # For those who go on in Spark
+
+    def attach(self, stream: str, frame: DataFrame) -> None:
+        """Let a streaming DataFrame be the source of a stream."""
+        self.sources.attach(stream, frame)
+
+    def changes(self, queries: Sequence[str]) -> DataFrame:
+        """The deltas of queries (of all, if none is named) as a streaming DataFrame."""
+        self.spark.dataSource.register(ChangesSource)
+        reader = self.spark.readStream.format(CHANGES).option("root", self.pipeline.storage.root)
+        if queries:
+            reader = reader.option("queries", "\n".join(queries))
+        return reader.load()

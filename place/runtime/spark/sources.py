@@ -1,0 +1,304 @@
+"""Where readings come from: files, Kafka, any streaming DataFrame. Each source is a Spark query of
+its own, whose batches are ticks.
+
+Spark remembers what it has read in a checkpoint; the manifest of a tick remembers which batch of
+which query it was. A batch that Spark gives again is therefore known, and nothing is computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import RDD, TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from place.errors import ConfigurationError, PlaceError
+from place.model.schema import External, Stream
+from place.plan.catalog import fold
+from place.runtime.check import Routed, check_table
+from place.runtime.crash import point
+from place.runtime.files import check_json
+from place.runtime.manifest import Mark
+from place.runtime.spark.pipeline import Entry
+from place.runtime.spark.session import KAFKA
+from place.runtime.spark.task import FileInput, Job, PackInput, TickInput, keep_routed
+
+if TYPE_CHECKING:
+    from place.runtime.spark.runtime import SparkRuntime
+
+FILES_PER_TICK = 64
+PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+NAMES = "file STRING, bad BIGINT, quarantine ARRAY<STRING>, seconds DOUBLE, number INT"
+
+Given = Callable[[DataFrame], Callable[[Job], "RDD[TickInput]"]]
+"""How the batch of a source becomes inputs."""
+
+
+@dataclass
+class Running:
+    """A source that is being read."""
+
+    stream: Stream
+    query: StreamingQuery
+
+
+class Sources:
+    """The sources of a runtime's streams; those of dropped streams are stopped."""
+
+    def __init__(self, runtime: SparkRuntime) -> None:
+        self._runtime = runtime
+        self._running: dict[str, Running] = {}
+        self._attached: dict[str, DataFrame] = {}
+        self._trigger: dict[str, Any] | None = None
+        self.failure: PlaceError | None = None
+
+    # Begin and end
+
+    def start(self) -> None:
+        """Read all sources from now on, as data comes."""
+        self._trigger = {"processingTime": "0 seconds"}
+        self.follow()
+
+    def drain(self) -> None:
+        """Read all that the sources have now, and return when it is done."""
+        if self._trigger is not None:
+            raise ConfigurationError("the sources are being read already", hint="stop them first")
+        self._trigger = {"availableNow": True}
+        try:
+            self.follow()
+            for running in list(self._running.values()):
+                self._wait(running)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop reading; a tick that has begun is finished first."""
+        self._trigger = None
+        for name in list(self._running):
+            self._stop(name)
+
+    def attach(self, name: str, frame: DataFrame) -> None:
+        """Let a streaming DataFrame be the source of a stream."""
+        if not frame.isStreaming:
+            raise ConfigurationError(
+                f'the DataFrame for stream "{name}" is not a streaming one',
+                hint="make it with spark.readStream, or push its rows",
+            )
+        self._attached[name] = frame
+        self.follow()
+
+    def follow(self) -> None:
+        """Read the sources of the streams that there are now, once reading has begun."""
+        if self._trigger is None:
+            return
+        streams = {stream.name: stream for stream in self._runtime.catalog.streams.values()}
+        for name, running in list(self._running.items()):
+            if streams.get(name) is not running.stream:
+                self._stop(name)
+        for name, stream in streams.items():
+            if name not in self._running and (stream.source or name in self._attached):
+                self._begin(stream)
+
+    def check(self) -> None:
+        """Raise what has ended a source."""
+        if self.failure is not None:
+            raise self.failure
+        for running in self._running.values():
+            error = running.query.exception()
+            if error is not None:
+                raise self.failure or ConfigurationError(
+                    f'the source of stream "{running.stream.name}" failed: {_first(str(error))}'
+                )
+
+    def is_active(self) -> bool:
+        return any(running.query.isActive for running in self._running.values())
+
+    def _wait(self, running: Running) -> None:
+        try:
+            running.query.awaitTermination()
+        except Exception as error:  # of Spark; what we raised ourselves is kept
+            raise self.failure or ConfigurationError(
+                f'the source of stream "{running.stream.name}" failed: {_first(str(error))}'
+            ) from None
+
+    def _stop(self, name: str) -> None:
+        running = self._running.pop(name)
+        with self._runtime.pipeline.lock, contextlib.suppress(Exception):
+            running.query.stop()
+
+    def _begin(self, stream: Stream) -> None:
+        frame, given = self._opened(stream)
+        label = f"{fold(stream.name)}-{self._runtime.since(stream)}"
+        checkpoint = self._runtime.pipeline.storage.path(f"checkpoints/{label.encode().hex()}")
+        writer = frame.writeStream.queryName(f"place-{stream.name}-{id(self)}")
+        writer = writer.option("checkpointLocation", checkpoint)
+        handle = self._handler(stream, label, given)
+        query = writer.foreachBatch(handle).trigger(**(self._trigger or {})).start()
+        self._running[stream.name] = Running(stream, query)
+
+    def _handler(
+        self, stream: Stream, label: str, given: Given
+    ) -> Callable[[DataFrame, int], None]:
+        """What a batch of a source is: a tick, unless it has been one already."""
+        runtime = self._runtime
+
+        def take(frame: DataFrame, batch: int) -> None:
+            query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+            with runtime.pipeline.lock:
+                last = runtime.pipeline.last
+                mark = last.sources.get(label) if last is not None else None
+                if mark is not None and mark.query != query:
+                    raise ConfigurationError(
+                        f'stream "{stream.name}" was read by another query before: its checkpoint'
+                        " is gone or is not its own",
+                        hint="restore the checkpoint, or drop the stream and create it again",
+                    )
+                if mark is None or mark.batch < batch:
+                    marks = {label: Mark(query, batch)}
+                    runtime.tick(Entry(given=given(frame), marks=marks))
+                number = runtime.pipeline.last.tick if runtime.pipeline.last else 0
+            point("commit", number)
+
+        def handle(frame: DataFrame, batch: int) -> None:
+            try:
+                take(frame, batch)
+            except PlaceError as error:
+                self.failure = error
+                raise
+
+        return handle
+
+    # The kinds of sources
+
+    def _opened(self, stream: Stream) -> tuple[DataFrame, Given]:
+        if stream.name in self._attached:
+            return self._attached[stream.name], _frame_given(stream)
+        source = stream.source
+        assert source is not None
+        if source.kind == "FILES":
+            return self._files(stream, source)
+        if source.kind == "KAFKA":
+            return self._kafka(source), _kafka_given(stream)
+        raise ConfigurationError(f"source {source.kind} cannot be read by the runtime spark")
+
+    def _files(self, stream: Stream, source: External) -> tuple[DataFrame, Given]:
+        path = str(source.option("path"))
+        if "://" not in path:
+            directory = Path(path)
+            if directory.exists() and not directory.is_dir():
+                raise ConfigurationError(f"{path} is not a directory")
+            directory.mkdir(parents=True, exist_ok=True)
+            path = str(directory.absolute())
+        reader = self._runtime.spark.readStream.format("binaryFile").schema(PATHS)
+        reader = reader.option("maxFilesPerTrigger", self._runtime.files_per_tick)
+        # Spark leaves out files that are older than the newest by this; none should be left out.
+        frame = reader.option("maxFileAge", "36500d").load(path)
+        return frame.selectExpr("path", "unix_micros(modificationTime) AS at"), _files_given(stream)
+
+    def _kafka(self, source: External) -> DataFrame:
+        reader = self._runtime.spark.readStream.format("kafka")
+        reader = reader.option("kafka.bootstrap.servers", str(source.option("servers")))
+        reader = reader.option("subscribe", str(source.option("topic")))
+        reader = reader.option("startingOffsets", "earliest")
+        try:
+            frame = reader.load()
+        except Exception as error:  # Spark names the missing connector in its own way
+            raise ConfigurationError(
+                f"Kafka cannot be read: {_first(str(error))}",
+                hint=f"start with --kafka, or with the package {KAFKA}",
+            ) from None
+        return frame.select("value", "partition", "offset", "timestamp")
+
+
+def _files_given(stream: Stream) -> Given:
+    """Only paths pass through Spark: tasks read the files."""
+    name, arrives = stream.name, stream.time is None
+
+    def given(frame: DataFrame) -> Callable[[Job], RDD[TickInput]]:
+        def inputs(job: Job) -> RDD[TickInput]:
+            return frame.rdd.map(
+                lambda row: FileInput(name, row[0], row[1], row[1] if arrives else None)
+            )
+
+        return inputs
+
+    return given
+
+
+Route = Callable[[Job, Iterable[pa.RecordBatch]], PackInput | None]
+
+
+def _through(frame: DataFrame, job: Job, route: Route) -> RDD[TickInput]:
+    """The rows of a DataFrame pass through Spark once, into segments; their names go on."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made = route(job, batches)
+        if made is not None:
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "file": [made.file],
+                    "bad": [made.bad],
+                    "quarantine": [list(made.quarantine)],
+                    "seconds": [made.seconds],
+                    "number": pa.array([made.order], pa.int32()),
+                }
+            )
+
+    def named(row: Any) -> TickInput:
+        return PackInput(row[0], row[4], None, row[1], tuple(row[2]), row[3])
+
+    return frame.mapInArrow(write, NAMES).rdd.map(named)
+
+
+def _frame_given(stream: Stream) -> Given:
+    def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
+        start = time.perf_counter()
+        found = list(batches)
+        if not sum(batch.num_rows for batch in found):
+            return None
+        number = _partition()
+        table = pa.Table.from_batches(found)
+        arrival = int(time.time() * 1e6) if stream.time is None else None
+        routed = check_table(stream, table, f"partition {number}", arrival=arrival)
+        return keep_routed(job, stream.name, {None: routed}, number, start)
+
+    return lambda frame: lambda job: _through(frame, job, route)
+
+
+def _kafka_given(stream: Stream) -> Given:
+    def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
+        start = time.perf_counter()
+        found = list(batches)
+        if not sum(batch.num_rows for batch in found):
+            return None
+        table = pa.Table.from_batches(found).sort_by(
+            [("partition", "ascending"), ("offset", "ascending")]
+        )
+        parts: dict[str | None, Routed] = {}
+        for partition in table.column("partition").unique().to_pylist():
+            some = table.filter(pa.compute.equal(table.column("partition"), partition))
+            times = some.column("timestamp").cast(pa.timestamp("us")).cast(pa.int64())
+            arrival = times.combine_chunks() if stream.time is None else None
+            source = f"partition {partition} from offset {some.column('offset')[0]}"
+            parts[str(partition)] = check_json(
+                stream, some.column("value"), source, arrival=arrival
+            )
+        return keep_routed(job, stream.name, parts, _partition(), start)
+
+    return lambda frame: lambda job: _through(frame, job, route)
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
+
+
+def _first(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,353 @@
+"""What a task of a tick does: read its inputs, go on from the cell's state, write what follows.
+
+A task gets names and returns names; readings and deltas are in files. It needs nothing but the
+files that the last manifest names. That a worker process of Python may still have the cell of the
+last tick in its memory only saves time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+
+from place.engine.changes import Change, settle
+from place.engine.route import Matrix, Place
+from place.engine.state import load_worker, save_worker
+from place.engine.worker import Segment, TableOf, Told, Worker
+from place.model.reading import Advance
+from place.model.schema import Stream
+from place.model.time import format_timestamp
+from place.plan.catalog import Catalog, fold
+from place.plan.query import Query
+from place.runtime.check import Rejected, Routed
+from place.runtime.crash import point
+from place.runtime.files import read_file
+from place.runtime.manifest import Posted, Saved
+from place.runtime.outbox import write_outbox
+from place.runtime.pack import read_facts, read_tables, write_tables
+from place.runtime.quarantine import pack
+from place.runtime.storage import Storage
+
+MOST_KEPT = 4
+"""So many cells stay in the memory of a worker process, those used last."""
+
+_KEPT: OrderedDict[tuple[str, str], tuple[str, Worker]] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class FileInput:
+    """A file of a stream's source, still to be read and checked; `order` is its place."""
+
+    stream: str
+    path: str
+    order: int = 0
+    arrival: int | None = None
+
+
+@dataclass(frozen=True)
+class PackInput:
+    """Segments and advances that are in the storage already, with what was set aside of them."""
+
+    file: str
+    order: int = 0
+    stream: str | None = None
+    bad: int = 0
+    quarantine: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class AdvanceInput:
+    """A time that a stream has reached without a reading that tells it (all streams if None)."""
+
+    time: int
+    stream: str | None = None
+
+
+TickInput = FileInput | PackInput | AdvanceInput
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks of a tick have to know. `before` is the catalog of the saved states."""
+
+    storage: Storage
+    tick: int
+    attempt: str
+    matrix: Matrix
+    threads: int
+    before: Any
+    after: Any
+    states: dict[str, Saved]
+    driver: int
+
+
+@dataclass
+class CellResult:
+    """What a task has done, in names and numbers."""
+
+    cell: str
+    state: Saved | None = None
+    outbox: Posted | None = None
+    open: Posted | None = None
+    """Deltas that have to be settled with those of other cells."""
+    quarantine: tuple[str, ...] = ()
+    readings: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, int] = field(default_factory=dict)
+    objects: dict[str, int] = field(default_factory=dict)
+    clocks: dict[str, int | None] = field(default_factory=dict)
+    instants: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    times: dict[str, float] = field(default_factory=dict)
+
+
+def cell_name(place: Place) -> str:
+    return f"{place.row}-{place.column}"
+
+
+# Route
+
+
+def in_order(inputs: Iterable[TickInput]) -> list[TickInput]:
+    """Inputs in their order: files by when they came, then by name."""
+
+    def order(item: TickInput) -> tuple[int, str]:
+        if isinstance(item, FileInput):
+            return item.order, item.path
+        return (item.order, item.file) if isinstance(item, PackInput) else (0, "")
+
+    return sorted(inputs, key=order)
+
+
+def route_files(job: Job, inputs: Iterable[TickInput]) -> Iterator[TickInput]:
+    """Read files into segments in the storage, for several cells to read."""
+    for item in inputs:
+        if isinstance(item, FileInput):
+            start = time.perf_counter()
+            routed = _read(job.after.value, item)
+            yield keep_routed(job, item.stream, {None: routed}, item.order, start)
+        else:
+            yield item
+
+
+def keep_routed(
+    job: Job, stream: str, parts: Mapping[str | None, Routed], order: int, start: float
+) -> PackInput:
+    """Write what was read of a source, by its partitions, and what has to be set aside."""
+    name = f"{job.tick:012d}-{job.attempt}-{uuid.uuid4().hex[:12]}"
+    told: list[Told] = [Segment(stream, routed.segment, part) for part, routed in parts.items()]
+    file = f"segments/{name}.arrow"
+    job.storage.write(file, lambda out: write_told(out, told))
+    rejected = [bad for routed in parts.values() for bad in routed.rejected]
+    aside = _set_aside(job, stream, rejected, uuid.uuid4().hex[:12])
+    seconds = time.perf_counter() - start
+    return PackInput(file, order, stream, len(rejected), aside, seconds)
+
+
+def _read(catalog: Catalog, item: FileInput) -> Routed:
+    stream = catalog.streams[fold(item.stream)]
+    filesystem, path = _opened(item.path)
+    return read_file(stream, path, filesystem, arrival=item.arrival)
+
+
+def _opened(path: str) -> tuple[pa.fs.FileSystem, str]:
+    """The file system of a path. Spark writes those of this machine as `file:/…`, not encoded."""
+    if path.startswith("file:"):
+        return pa.fs.LocalFileSystem(), "/" + path.removeprefix("file:").lstrip("/")
+    if "://" in path:
+        found: tuple[pa.fs.FileSystem, str] = pa.fs.FileSystem.from_uri(path)
+        return found
+    return pa.fs.LocalFileSystem(), path
+
+
+def _set_aside(job: Job, stream: str, rejected: list[Rejected], name: str) -> tuple[str, ...]:
+    if not rejected:
+        return ()
+    file = f"quarantine/{job.tick:012d}-{job.attempt}-{name}.jsonl"
+    content = pack(stream, job.tick, rejected)
+    job.storage.write(file, lambda out: out.write(content))
+    return (file,)
+
+
+def write_told(out: pa.NativeFile, told: Sequence[Told]) -> None:
+    """Write segments and advances in their order."""
+    tables: dict[str, pa.Table] = {}
+    order: list[dict[str, Any]] = []
+    for number, item in enumerate(told):
+        if isinstance(item, Segment):
+            tables[str(number)] = item.table
+            order.append({"stream": item.stream, "table": str(number), "part": item.part})
+        else:
+            order.append({"stream": item.stream, "advance": item.time})
+    write_tables(out, tables, {"told": order})
+
+
+def read_told(storage: Storage, name: str) -> list[Told]:
+    """The segments and advances of a file, in their order."""
+    with storage.open(name) as source:
+        _, facts = read_facts(source)
+        tables = read_tables(source)
+    told: list[Told] = []
+    for item in facts["told"]:
+        if "table" in item:
+            told.append(Segment(item["stream"], tables[item["table"]], item["part"]))
+        else:
+            told.append(Advance(item["advance"], item["stream"]))
+    return told
+
+
+# Match and answer
+
+
+def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
+    """One tick of one cell: from its saved state to the next, and its deltas."""
+    result = CellResult(cell_name(place))
+    clock = _Stopwatch(result.times)
+    worker = _resume(job, place)
+    clock.lap("load")
+    told, rejected = _gather(job, inputs, result)
+    clock.lap("route")
+    changes: list[Change] = []
+    if worker.catalog.version != job.after.value.version:
+        changes += worker.become(job.after.value, _tables(job.storage, job.after.value))
+    changes += worker.take(told)
+    clock.lap("match")
+    alone = job.matrix.rows * job.matrix.columns == 1
+    settled = settle([change for change in changes if alone or change.is_settled])
+    unsettled = [] if alone else [change for change in changes if not change.is_settled]
+    clock.lap("answer")
+    point("state", job.tick, job.driver)
+    token = f"{job.tick:012d}-{job.attempt}"
+    file = f"state/{result.cell}/{token}.arrow"
+    state = save_worker(worker)
+    size = job.storage.write(file, lambda out: write_tables(out, state))
+    result.state = Saved(file, token, size)
+    clock.lap("state")
+    point("outbox", job.tick, job.driver)
+    if settled:
+        posted = f"outbox/{job.tick:012d}-{result.cell}-{job.attempt}.arrow"
+        result.outbox = Posted(posted, *write_outbox(job.storage, posted, settled))
+    if unsettled:
+        posted = f"segments/{job.tick:012d}-{result.cell}-{job.attempt}-open.arrow"
+        result.open = Posted(posted, *write_outbox(job.storage, posted, unsettled))
+    clock.lap("outbox")
+    if (place.row, place.column) == (0, 0):
+        for stream, bad in rejected.items():
+            result.bad[stream] = result.bad.get(stream, 0) + len(bad)
+            result.quarantine += _set_aside(job, stream, bad, f"read-{fold(stream)}")
+        for segment in worker.aside:
+            late = _late(job.after.value.streams[fold(segment.stream)], segment.table)
+            result.quarantine += _set_aside(
+                job, segment.stream, late, f"late-{fold(segment.stream)}-{len(result.quarantine)}"
+            )
+    else:  # one cell tells for all
+        result.quarantine, result.bad = (), {}
+    _tell(worker, result)
+    _keep(job.storage, result.cell, token, worker)
+    return result
+
+
+def probe_cell(job: Job, place: Place, query: Query) -> list[tuple[Any, ...]]:
+    """This cell's part of the answer of a query."""
+    worker = _resume(job, place)
+    changes = worker.probe(query, _tables(job.storage, worker.catalog))
+    cell = cell_name(place)
+    if cell in job.states:
+        _keep(job.storage, cell, job.states[cell].token, worker)
+    return [delta.row for change in changes for delta in change.deltas()]
+
+
+def _resume(job: Job, place: Place) -> Worker:
+    """The worker of a cell as the last manifest has left it."""
+    cell = cell_name(place)
+    saved = job.states.get(cell)
+    token, kept = _KEPT.pop((job.storage.root, cell), ("", None))
+    if saved is None:
+        return Worker(place, job.threads)
+    if kept is not None and token == saved.token:
+        return kept
+    catalog: Catalog = job.before.value
+    with job.storage.open(saved.file) as source:
+        state = read_tables(source)
+    return load_worker(place, catalog, _tables(job.storage, catalog), state, job.threads)
+
+
+def _keep(storage: Storage, cell: str, token: str, worker: Worker) -> None:
+    _KEPT[storage.root, cell] = token, worker
+    while len(_KEPT) > MOST_KEPT:
+        _KEPT.popitem(last=False)
+
+
+def table_file(catalog: Catalog, name: str) -> str:
+    """The file that holds the rows of a table."""
+    return f"tables/{fold(name).encode().hex()}-{catalog.revisions[fold(name)]}.arrow"
+
+
+def _tables(storage: Storage, catalog: Catalog) -> TableOf:
+    def table_of(name: str) -> pa.Table:
+        with storage.open(table_file(catalog, name)) as source:
+            return read_tables(source)["rows"]
+
+    return table_of
+
+
+def _gather(
+    job: Job, inputs: Sequence[TickInput], result: CellResult
+) -> tuple[list[Told], dict[str, list[Rejected]]]:
+    """The inputs in their order, and what could not be read."""
+    told: list[Told] = []
+    rejected: dict[str, list[Rejected]] = {}
+    for item in inputs:
+        if isinstance(item, FileInput):
+            routed = _read(job.after.value, item)
+            told.append(Segment(item.stream, routed.segment))
+            rejected.setdefault(item.stream, []).extend(routed.rejected)
+        elif isinstance(item, PackInput):
+            told += read_told(job.storage, item.file)
+            result.quarantine += item.quarantine
+            result.times["route"] = max(result.times.get("route", 0.0), item.seconds)
+            if item.stream is not None:
+                result.bad[item.stream] = result.bad.get(item.stream, 0) + item.bad
+        else:
+            told.append(Advance(item.time, item.stream))
+    result.rows = sum(item.table.num_rows for item in told if isinstance(item, Segment))
+    return told, rejected
+
+
+def _late(stream: Stream, table: pa.Table) -> list[Rejected]:
+    """Readings that came too late, as they are set aside."""
+    found = []
+    for row in table.slice(0, 10_000).to_pylist():
+        moment = row.pop("time") if stream.time is None else row[stream.columns[stream.time].name]
+        reason = f"late: its time {format_timestamp(moment)} was over when it came"
+        found.append(Rejected(stream.name, None, reason, json.dumps(row, default=str)[:2000]))
+    return found
+
+
+def _tell(worker: Worker, result: CellResult) -> None:
+    result.readings, result.late = dict(worker.readings), dict(worker.late)
+    result.objects = {name: worker.objects(name) for name in worker.readings}
+    result.clocks = worker.clocks.times()
+    result.instants = {
+        ",".join(sorted(streams)): line.instant for streams, line in worker.timelines.items()
+    }
+
+
+class _Stopwatch:
+    def __init__(self, times: dict[str, float]) -> None:
+        self._times = times
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self._times[name] = self._times.get(name, 0.0) + now - self._last
+        self._last = now
