@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,7 @@ TARGETS = {
 }
 REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}
 FORMATS = ("csv", "json", "parquet")
+TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds")
 PROGRESSIVE = "progressive"
 
 Load = Callable[[str, tuple[Column, ...]], tuple[tuple[Column, ...], tuple[Row, ...]]]
@@ -91,7 +93,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
         lateness=options.read("lateness", parse_duration) or 0,
         space=options.read("space", _space) or Space.PLANAR,
         bounds=options.read("bounds", _bounds),
-        source=_external(statement.source, SOURCES, "source") if statement.source else None,
+        source=_source(statement.source, columns) if statement.source else None,
         retention=_retention(options, statement.name),
     )
 
@@ -376,6 +378,50 @@ def _retention(options: _Options, name: s.Name) -> Retention | None:
         )
     cache = 1.0 if parts["cache"] is None else parts["cache"]
     return Retention(cache, parts["max_speed"], parts["report_every"])
+
+
+_PAIR = re.compile(r'\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*=\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*(?:,|$)')
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """The option `columns` of a source: how it calls a stream's columns.
+
+    >>> parse_columns('ObjectID = mmsi, ts = "# Timestamp"')
+    {'ObjectID': 'mmsi', 'ts': '# Timestamp'}
+    """
+    given: dict[str, str] = {}
+    position = 0
+    while match := _PAIR.match(text, position):
+        name, source = (part.strip('"').strip() for part in match.groups())
+        if name.casefold() in map(str.casefold, given):
+            raise PlaceError(f'column "{name}" is there twice')
+        given[name] = source
+        position = match.end()
+    if position < len(text) or not given or text.rstrip().endswith(","):
+        raise PlaceError(
+            f"'{text}' is not a list of names", hint="write columns = 'ObjectID = mmsi, x = lon'"
+        )
+    return given
+
+
+def _source(spec: s.ExternalSpec, columns: tuple[Column, ...]) -> External:
+    external = _external(spec, SOURCES, "source")
+
+    def names(text: str) -> None:
+        for name in parse_columns(text):
+            if find_column(columns, name) is None:
+                hint = suggestion(name, (column.name for column in columns), "columns")
+                raise PlaceError(f'the stream has no column "{name}"', hint=hint)
+
+    def timestamps(text: str) -> None:
+        if text not in TIMESTAMPS:
+            hint = suggestion(text, TIMESTAMPS, "forms of timestamps")
+            raise PlaceError(f"'{text}' does not exist", hint=hint)
+
+    options = _Options(spec.options, SOURCES[external.kind])
+    options.read("columns", names)
+    options.read("timestamps", timestamps)
+    return external
 
 
 def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str) -> External:

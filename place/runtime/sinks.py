@@ -6,7 +6,9 @@ delivered again under the same names and ids.
 
 from __future__ import annotations
 
+import hmac
 import json
+import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from place.errors import ConfigurationError
 from place.model.schema import Sink
 from place.model.time import DAY, format_timestamp
 from place.runtime.manifest import Manifest
@@ -34,6 +37,10 @@ CHANGELOG = pa.schema(
     ]
 )
 """A delta as others read it: `row` is a JSON array, (tick, position) the id."""
+
+
+WEBHOOK_PATIENCE = 10.0
+"""Seconds for an address to answer."""
 
 
 class Target(Protocol):
@@ -88,6 +95,35 @@ class ParquetTarget:
             out = pa.BufferOutputStream()
             pq.write_table(some, out)
             self._storage.replace(name, out.getvalue().to_pybytes())
+
+
+class WebhookTarget:
+    """An address that gets each tick as a POST of JSON lines, one delta each with its id.
+
+    With a secret the body is signed: `X-Place-Signature` is its HMAC-SHA256. Whatever does not
+    answer with a success is sent the tick again, under the same ids.
+    """
+
+    def __init__(self, url: str, secret: str | None) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigurationError(f"a webhook is an http or https address, not {url}")
+        self._url = url
+        self._secret = secret
+
+    def deliver(self, tick: int, changelog: pa.Table) -> None:
+        lines = []
+        for row in changelog.to_pylist():
+            row["instant"] = row["instant"].isoformat()
+            row["row"] = json.loads(row["row"])
+            lines.append(json.dumps(row))
+        body = ("\n".join(lines) + "\n").encode("utf-8")
+        headers = {"Content-Type": "application/x-ndjson", "X-Place-Tick": str(tick)}
+        if self._secret is not None:
+            signed = hmac.new(self._secret.encode("utf-8"), body, "sha256")
+            headers["X-Place-Signature"] = signed.hexdigest()
+        request = urllib.request.Request(self._url, body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=WEBHOOK_PATIENCE) as response:
+            response.read(1)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from place.runtime.sinks import (
     Delivery,
     ParquetTarget,
     Target,
+    WebhookTarget,
     changelog,
     progress_file,
     read_progress,
@@ -93,7 +94,8 @@ class Deliveries:
             return ParquetTarget(str(sink.target.option("path")))
         if sink.target.kind == "KAFKA":
             return KafkaTarget(self._runtime.spark, sink.target)
-        raise ConfigurationError(f"the runtime spark has no sink {sink.target.kind} yet")
+        secret = sink.target.option("secret")
+        return WebhookTarget(str(sink.target.option("url")), str(secret) if secret else None)
 
     def deliver(self, newest: Manifest) -> None:
         """Give every sink what it has not got; one that fails is tried again with the next tick."""

@@ -101,7 +101,8 @@ def add_package(settings: dict[str, str], package: str) -> None:
 
 
 def _is_local(master: str) -> bool:
-    return master.startswith("local")
+    """Does all of Spark run on this machine, so that nobody else need reach the driver?"""
+    return master.startswith(("local", f"spark://{LOOPBACK}:"))
 
 
 def _cause(error: Exception) -> str:

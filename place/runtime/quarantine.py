@@ -1,0 +1,30 @@
+"""The quarantine: what was rejected, as lines of JSON that a person reads and a tool searches."""
+
+from __future__ import annotations
+
+import json
+
+from place.runtime.check import Rejected
+
+
+def pack(stream: str, tick: int, rejected: list[Rejected]) -> bytes:
+    """Rejected rows of a tick, a line each.
+
+    >>> pack("Cars", 7, [Rejected("a.csv", 3, "1 field, but the header has 4", "oops")]).decode()
+    '{"stream": "Cars", "tick": 7, "source": "a.csv", "line": 3, "reason": "1 field, but the header\
+ has 4", "text": "oops"}\\n'
+    """
+    return b"".join(_line(stream, tick, row) for row in rejected)
+
+
+def _line(stream: str, tick: int, row: Rejected) -> bytes:
+    fields = {
+        "stream": stream,
+        "tick": tick,
+        "source": row.source,
+        "line": row.line,
+        "reason": row.reason,
+        "text": row.text,
+    }
+    # a file's name may hold bytes that are no text, which Python keeps as half letters
+    return (json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

@@ -1,0 +1,223 @@
+"""Killed anywhere, same changelog: `place run` as a real process, killed and started again."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from place.runtime.crash import POINTS, VARIABLE
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+FILES = 12
+SETUP = """
+CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING)
+  FROM FILES ('{directory}/incoming', format = 'csv') WITH (timeout = '5 seconds');
+REGISTER QUERY square AS SELECT id, kind FROM Cars INSIDE (2, 2, 8, 8);
+REGISTER QUERY kinds AS SELECT kind FROM Cars INSIDE (0, 0, 5, 5);
+REGISTER QUERY around AS SELECT id FROM Cars INSIDE ('M', 3, 4, 4);
+CREATE SINK audit FOR ALL TO PARQUET ('{directory}/changes');
+"""
+
+
+def write_readings(directory: Path) -> None:
+    """A file a second of event time; some cars fall silent and time out."""
+    chance = random.Random(7)
+    (directory / "incoming").mkdir(parents=True)
+    (directory / "setup.sql").write_text(SETUP.format(directory=directory), "utf-8")
+    for second in range(FILES):
+        lines = ["id,x,y,ts,kind"]
+        for step in range(40):
+            car = chance.randrange(20)
+            if car > 15 and second > 4:
+                continue
+            moment = f"2026-01-01T00:00:{second:02d}.{step * 20:03d}"
+            place = f"{chance.uniform(0, 10):.3f},{chance.uniform(0, 10):.3f}"
+            lines.append(f"{car},{place},{moment},{'abc'[car % 3]}")
+        path = directory / "incoming" / f"{second:03d}.csv"
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+        os.utime(path, (1_700_000_000 + second, 1_700_000_000 + second))
+
+
+def start(
+    directory: Path, *options: str, crash: str | None = None
+) -> subprocess.Popen[str]:
+    environment = dict(os.environ)
+    environment.pop(VARIABLE, None)
+    if crash is not None:
+        environment[VARIABLE] = crash
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "place.cli", "run", "--setup", str(directory / "setup.sql")),
+            *("--home", str(directory / "home"), "--master", "local[1]", "--files-per-tick", "1"),
+            *("--once", *options),
+        ],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(directory: Path, *options: str) -> str:
+    """Run until all that is there is read."""
+    process = start(directory, *options)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    return said
+
+
+def changelog(directory: Path) -> list[tuple[object, ...]]:
+    """What the sink has got, by the ids of the deltas."""
+    found = pyarrow.dataset.dataset(directory / "changes", partitioning="hive").to_table()
+    names = ("tick", "position", "query", "sign", "row", "instant")
+    rows = list(zip(*(found.column(name).to_pylist() for name in names), strict=True))
+    assert len({row[:2] for row in rows}) == len(rows), "a delta is there twice"
+    return sorted(rows)
+
+
+class Subscriber:
+    """Keeps the last id that it has seen, and resumes after it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home = directory / "home"
+        self.seen: list[dict[str, object]] = []
+
+    def read(self) -> None:
+        if not (self.home / "place.json").exists():
+            return
+        after = []
+        if self.seen:
+            after = ["--after", f"{self.seen[-1]['tick']}:{self.seen[-1]['position']}"]
+        said = subprocess.run(
+            [sys.executable, "-m", "place.cli", "changes", "--home", str(self.home), *after],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.seen += [json.loads(line) for line in said.stdout.splitlines()]
+
+    def view(self) -> Counter[tuple[str, str]]:
+        answers: Counter[tuple[str, str]] = Counter()
+        for delta in self.seen:
+            answers[str(delta["query"]), json.dumps(delta["row"])] += int(str(delta["sign"]))
+        assert all(count >= 0 for count in answers.values())
+        return +answers
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    write_readings(directory)
+    finish(directory)
+    yield directory
+
+
+def content(rows: list[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
+    """Deltas without their ids, which follow from how statements and files fell into ticks."""
+    return Counter(row[2:] for row in rows)
+
+
+@pytest.mark.parametrize("crash", POINTS)
+def test_killed_at_a_named_point(crash: str, undisturbed: Path, tmp_path: Path) -> None:
+    write_readings(tmp_path)
+    subscriber = Subscriber(tmp_path)
+    process = start(tmp_path, crash=f"{crash}:9")
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL, said
+    subscriber.read()
+    finish(tmp_path)
+    subscriber.read()
+    assert changelog(tmp_path) == changelog(undisturbed)
+    whole = Subscriber(undisturbed)
+    whole.read()
+    assert subscriber.seen == whole.seen
+    assert subscriber.view() == whole.view()
+
+
+def killed_at_random(directory: Path, undisturbed: Path, kills: int) -> None:
+    write_readings(directory)
+    chance = random.Random(kills)
+    subscriber = Subscriber(directory)
+    for _ in range(kills):
+        process = start(directory)
+        time.sleep(chance.uniform(1.0, 9.0))
+        process.kill()
+        process.communicate(timeout=60)
+        subscriber.read()
+    finish(directory)
+    subscriber.read()
+    assert content(changelog(directory)) == content(changelog(undisturbed))
+    whole = Subscriber(undisturbed)
+    whole.read()
+    assert subscriber.seen == whole.seen
+    assert subscriber.view() == whole.view()
+
+
+def test_killed_at_random_moments(undisturbed: Path, tmp_path: Path) -> None:
+    killed_at_random(tmp_path, undisturbed, 4)
+
+
+@pytest.mark.long
+def test_killed_at_twenty_random_moments(undisturbed: Path, tmp_path: Path) -> None:
+    killed_at_random(tmp_path, undisturbed, 20)
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(undisturbed: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "place-test", str(disk)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        write_readings(tmp_path)
+        home = ("--home", str(disk / "home"))
+        ballast = disk / "ballast"
+        ballast.write_bytes(b"x" * int(3.75 * (1 << 20)))
+        process = start(tmp_path, *home)
+        said, _ = process.communicate(timeout=120)
+        assert process.returncode == 1, said
+        assert "no space left" in said
+        assert "Traceback" not in said
+        ballast.unlink()
+        finish(tmp_path, *home)
+        assert content(changelog(tmp_path)) == content(changelog(undisturbed))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_sigterm_stops_after_the_tick_and_the_next_run_goes_on(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    write_readings(tmp_path)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "place.cli", "run", "--setup", str(tmp_path / "setup.sql")),
+            *("--home", str(tmp_path / "home"), "--master", "local[1]", "--files-per-tick", "1"),
+            *("--idle", "0s"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    manifests = tmp_path / "home" / "manifest"
+    while time.monotonic() < deadline and len(list(manifests.glob("*.json"))) < 8:
+        time.sleep(0.05)
+    process.terminate()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "stopped after tick" in said
+    finish(tmp_path)
+    assert content(changelog(tmp_path)) == content(changelog(undisturbed))
