@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.dataset
@@ -48,9 +47,7 @@ def write_readings(directory: Path) -> None:
         os.utime(path, (1_700_000_000 + second, 1_700_000_000 + second))
 
 
-def start(
-    directory: Path, *options: str, crash: str | None = None
-) -> subprocess.Popen[str]:
+def start(directory: Path, *options: str, crash: str | None = None) -> subprocess.Popen[str]:
     environment = dict(os.environ)
     environment.pop(VARIABLE, None)
     if crash is not None:
@@ -115,11 +112,11 @@ class Subscriber:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("undisturbed")
     write_readings(directory)
     finish(directory)
-    yield directory
+    return directory
 
 
 def content(rows: list[tuple[object, ...]]) -> Counter[tuple[object, ...]]:

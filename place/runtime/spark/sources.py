@@ -235,7 +235,7 @@ def _files_given(stream: Stream) -> Given:
 Route = Callable[[Job, Iterable[pa.RecordBatch]], PackInput | None]
 
 
-def _through(frame: DataFrame, job: Job, route: Route) -> RDD[TickInput]:
+def _through(frame: DataFrame, job: Job, stream: str, route: Route) -> RDD[TickInput]:
     """The rows of a DataFrame pass through Spark once, into segments; their names go on."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -252,7 +252,7 @@ def _through(frame: DataFrame, job: Job, route: Route) -> RDD[TickInput]:
             )
 
     def named(row: Any) -> TickInput:
-        return PackInput(row[0], row[4], None, row[1], tuple(row[2]), row[3])
+        return PackInput(row[0], row[4], stream, row[1], tuple(row[2]), row[3])
 
     return frame.mapInArrow(write, NAMES).rdd.map(named)
 
@@ -269,7 +269,7 @@ def _frame_given(stream: Stream) -> Given:
         routed = check_table(stream, table, f"partition {number}", arrival=arrival)
         return keep_routed(job, stream.name, {None: routed}, number, start)
 
-    return lambda frame: lambda job: _through(frame, job, route)
+    return lambda frame: lambda job: _through(frame, job, stream.name, route)
 
 
 def _kafka_given(stream: Stream) -> Given:
@@ -292,7 +292,7 @@ def _kafka_given(stream: Stream) -> Given:
             )
         return keep_routed(job, stream.name, parts, _partition(), start)
 
-    return lambda frame: lambda job: _through(frame, job, route)
+    return lambda frame: lambda job: _through(frame, job, stream.name, route)
 
 
 def _partition() -> int:

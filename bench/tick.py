@@ -1,0 +1,199 @@
+"""A whole tick, from a file to a committed manifest, beside DuckDB doing the same work durably."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from bench.durable import DurableDuckDb, Walk
+from bench.world import calibrate
+from place.errors import InternalError
+from place.session import connect
+
+if TYPE_CHECKING:
+    from place.runtime.manifest import Manifest
+    from place.runtime.spark.runtime import SparkRuntime
+
+WARM = 3
+"""Ticks before the clock starts: everything appears, is compiled, and finds its order."""
+FLOOR_OBJECTS = 10
+
+SETUP = """
+CREATE STREAM Objects (ObjectID BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)
+  FROM FILES ('{readings}', format = 'parquet') WITH (evaluate = '1 second');
+CREATE TABLE Fences (ID BIGINT KEY, focal BIGINT, xdist DOUBLE, ydist DOUBLE) FROM '{fences}';
+REGISTER QUERY fences AS SELECT Q.ID, O.ObjectID FROM Fences Q, Objects O WHERE O INSIDE Q;
+"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured."""
+
+    objects: int = 100_000
+    queries: int = 100_000
+    side: float = 0.01
+    moving: float = 1.0
+    ticks: int = 9
+    cells: str | None = None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Seconds are medians of ticks; `peak_rss_mb` is that of all processes together."""
+
+    objects: int
+    queries: int
+    side: float
+    moving: float
+    ticks: int
+    tick_s: float
+    floor_s: float
+    duckdb_s: float
+    readings_per_s: float
+    deltas_per_tick: float
+    match_s: float
+    peak_rss_mb: float
+    calibration_s: float
+    stages: dict[str, float]
+
+
+def measure(setting: Setting, console: Console) -> Figures:
+    """Measure the pipeline, its floor and the rival, one after the other, on the same files."""
+    threads = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory(prefix="place-bench-") as scratch:
+        root = Path(scratch)
+        console.print("writing readings …")
+        files = _write_readings(root / "readings", setting.objects, setting)
+        small = _write_readings(root / "few", FLOOR_OBJECTS, setting)
+        connect(master=f"local[{threads}]").close()  # Spark starts here
+        console.print("the pipeline …")
+        ours = _run(root, "home", files, setting, setting.queries)
+        memory = tree_rss_mb()
+        console.print("its floor …")
+        floor = _run(root, "floor", small, setting, FLOOR_OBJECTS)
+        console.print("DuckDB …")
+        rival_times, changes = _rival(root, files, setting, threads)
+        # An instant is complete when a later one is told: the pipeline is one tick behind.
+        if changes[:-1] != ours.deltas:
+            raise InternalError(f"DuckDB found {changes} deltas, the pipeline {ours.deltas}")
+        calibration = calibrate()
+    readings = statistics.median(ours.readings[WARM:])
+    tick = statistics.median(ours.periods[WARM:])
+    return Figures(
+        setting.objects,
+        setting.queries,
+        setting.side,
+        setting.moving,
+        setting.ticks,
+        tick,
+        statistics.median(floor.periods[WARM:]),
+        statistics.median(rival_times[WARM:]),
+        readings / tick,
+        statistics.median(ours.deltas[WARM:]),
+        statistics.median(ours.stages["match"][WARM:]),
+        memory,
+        calibration,
+        {name: statistics.median(seconds[WARM:]) for name, seconds in ours.stages.items()},
+    )
+
+
+def _write_readings(directory: Path, objects: int, setting: Setting) -> list[Path]:
+    directory.mkdir()
+    walk = Walk(objects, setting.side, setting.moving, seed=1)
+    files = []
+    for number in range(WARM + setting.ticks + 1):
+        path = walk.write(directory, number)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        files.append(path)
+    return files
+
+
+@dataclass
+class Run:
+    """What a run of the pipeline took, tick by tick."""
+
+    periods: list[float]
+    readings: list[float]
+    deltas: list[int]
+    stages: dict[str, list[float]]
+
+
+def _run(root: Path, name: str, files: list[Path], setting: Setting, queries: int) -> Run:
+    fences = root / f"{name}.parquet"
+    numbers = np.arange(queries)
+    sides = np.full(queries, setting.side)
+    pq.write_table(
+        pa.table({"ID": numbers, "focal": numbers, "xdist": sides, "ydist": sides}), fences
+    )
+    session = connect(root / name, runtime="spark", cells=setting.cells)
+    moments: list[float] = []
+    manifests: list[Manifest] = []
+    with session:
+        session.sql(SETUP.format(readings=files[0].parent, fences=fences))
+        runtime = cast("SparkRuntime", session.runtime)
+        runtime.files_per_tick = 1
+
+        def committed(manifest: Manifest) -> None:
+            moments.append(time.perf_counter())
+            manifests.append(manifest)
+
+        runtime.pipeline.on_commit.append(committed)
+        session.drain()
+    shutil.rmtree(root / name)
+    periods = [after - before for before, after in itertools.pairwise(moments)]
+    done = manifests[1:]
+    return Run(
+        periods,
+        [manifest.metrics["rows"] for manifest in done],
+        [manifest.deltas for manifest in done],
+        {s: [m.metrics.get(s, 0.0) for m in done] for s in done[-1].metrics if s != "rows"},
+    )
+
+
+def _rival(
+    root: Path, files: list[Path], setting: Setting, threads: int
+) -> tuple[list[float], list[int]]:
+    rival = DurableDuckDb(root / "rival.duckdb", setting.objects, setting.side, threads)
+    times, changes = [], []
+    try:
+        for number, path in enumerate(files):
+            start = time.perf_counter()
+            changes.append(sum(rival.tick(path, number)))
+            times.append(time.perf_counter() - start)
+    finally:
+        rival.close()
+    return times[1:], changes
+
+
+def tree_rss_mb() -> float:
+    """The most memory that this process and all below it have held, added up, in MiB."""
+    children: dict[int, list[int]] = {}
+    peaks: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                lines = (entry / "status").read_text("utf-8").splitlines()
+            except OSError:
+                continue
+            facts = dict(line.split(":", 1) for line in lines if ":" in line)
+            children.setdefault(int(facts["PPid"]), []).append(int(entry.name))
+            peaks[int(entry.name)] = int(facts.get("VmHWM", "0 kB").split()[0]) / 1024
+    total, waiting = 0.0, [os.getpid()]
+    while waiting:
+        process = waiting.pop()
+        total += peaks.get(process, 0.0)
+        waiting += children.get(process, [])
+    return total
