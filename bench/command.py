@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, match, progressive, skew
+from bench import cache, match, progressive, skew, tick
 from place.errors import ConfigurationError
 
 
@@ -35,6 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_match(benches)
     _add_progressive(benches)
     _add_skew(benches)
+    _add_tick(benches)
     cache.add_parser(benches)
 
 
@@ -91,6 +92,33 @@ def _add_skew(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=run_skew)
 
 
+def _add_tick(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "tick",
+        help="a whole durable tick of the pipeline on Spark, beside DuckDB in a transaction",
+        description="Files of readings go through the pipeline on Spark, one a tick, to a committed"
+        " manifest with state and deltas on disk; every query is a square around an object. tick_s"
+        " is the time from commit to commit, floor_s that of the same pipeline with 10 readings,"
+        " duckdb_s that of DuckDB finding and keeping the same changes in a durable transaction on"
+        " the same files. All have to find the same deltas.",
+        epilog="example: place bench tick --objects 1000000 --queries 1000000 --side 0.002 "
+        "--moving 0.1 --json tick.json",
+    )
+    default = tick.Setting()
+    _add_sizes(parser, default.objects, default.queries, default.side)
+    parser.add_argument(
+        "--moving", type=_share, default=default.moving, metavar="F", help="share that moves (1)"
+    )
+    parser.add_argument(
+        "--ticks", type=_number, default=default.ticks, metavar="T", help="measured ticks (9)"
+    )
+    parser.add_argument(
+        "--cells", metavar="RxC", help="rows of objects by columns of queries (1x1)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.set_defaults(run=run_tick)
+
+
 def _add_sizes(parser: argparse.ArgumentParser, objects: int, queries: int, side: float) -> None:
     parser.add_argument(
         "--objects", type=_number, default=objects, metavar="N", help=f"objects ({objects})"
@@ -142,6 +170,17 @@ def run_match(arguments: argparse.Namespace) -> int:
     names = ("objects", "queries", "side", "moving", "ticks", "threads")
     figures = match.measure(match.Setting(**{name: getattr(arguments, name) for name in names}))
     _tell("match", [figures.as_json()], arguments.json)
+    return 0
+
+
+def run_tick(arguments: argparse.Namespace) -> int:
+    """Run `place bench tick`."""
+    if arguments.side == 0.0:
+        raise ConfigurationError("queries of side 0 hold nothing", hint="write --side 0.01")
+    names = ("objects", "queries", "side", "moving", "ticks", "cells")
+    setting = tick.Setting(**{name: getattr(arguments, name) for name in names})
+    figures = tick.measure(setting, Console(highlight=False, stderr=True))
+    _tell("tick", [figures.as_json()], arguments.json)
     return 0
 
 

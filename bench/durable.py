@@ -1,4 +1,4 @@
-"""The rival of `place bench tick`: DuckDB on a database file, one durable transaction for each file.
+"""The rival of `place bench tick`: DuckDB on a database file, a durable transaction for each tick.
 
 Object i walks, and query i is a square around it, which never answers with object i itself. What
 moved is in a Parquet file for each tick, which `Walk` writes. Of the ways tried, this is the
@@ -44,8 +44,8 @@ class Walk:
     """Objects on a random walk in the unit square, of which a fixed share moves.
 
     The first file has all objects, later ones only those that move, each by up to a quarter of
-    `side` in x and y. The same arguments make the same files. They are plain and uncompressed, which
-    is the fastest to read for Arrow and DuckDB alike.
+    `side` in x and y. The same arguments make the same files. They are plain and uncompressed,
+    which is the fastest to read for Arrow and DuckDB alike.
     """
 
     def __init__(self, objects: int, side: float, moving: float = 1.0, seed: int = 1) -> None:
@@ -79,7 +79,7 @@ class Walk:
 
 
 class DurableDuckDb:
-    """Positions in a database file at `path`, and changes in Parquet files in a folder beside it.
+    """Positions in a new database file at `path`, and changes in Parquet files beside it.
 
     A file of changes counts when its tick is in the table `ticks`: both are on disk when `tick`
     returns. The first file has to hold all objects.
@@ -120,14 +120,16 @@ class DurableDuckDb:
             self._run(f"""
                 CREATE OR REPLACE TEMP TABLE moved AS
                 SELECT ObjectID AS id, x AS old_x, y AS old_y, x AS new_x, y AS new_y
-                FROM {readings} ORDER BY x // {2 * self._side}, y // {2 * self._side}
+                FROM {readings} ORDER BY floor(x / {2 * self._side}), floor(y / {2 * self._side})
             """)
         count, step = self._row(
             "SELECT count(*), max(greatest(abs(new_x - old_x), abs(new_y - old_y))) FROM moved"
         )
         entered, left = self._tell(count, step or 0.0, instant, number)
         if count == self._objects:
-            self._run("CREATE OR REPLACE TABLE objects AS SELECT id, new_x AS x, new_y AS y FROM moved")
+            self._run(
+                "CREATE OR REPLACE TABLE objects AS SELECT id, new_x AS x, new_y AS y FROM moved"
+            )
         else:
             self._run("DELETE FROM objects USING moved WHERE objects.id = moved.id")
             self._run("INSERT INTO objects SELECT id, new_x, new_y FROM moved")
@@ -187,7 +189,9 @@ class DurableDuckDb:
         that moved go afterwards, when there is less to look up."""
         cells = _cells(self._side + step)
         wide = cells + 3
-        low_x, low_y = f"(old_x + new_x) / 2 - {0.5 / cells}", f"(old_y + new_y) / 2 - {0.5 / cells}"
+        low_x, low_y = (
+            f"(old_{axis} + new_{axis}) / 2 - {0.5 / cells:.17e}" for axis in ("x", "y")
+        )
         now = self._within("b.x - a.new_x", "b.y - a.new_y")
         before = self._within("b.x - a.old_x", "b.y - a.old_y")
         return f"""
@@ -206,7 +210,7 @@ class DurableDuckDb:
 
     def _within(self, across: str, along: str) -> str:
         """1 where the distances are of a pair within, else 0: `&` costs less here than AND."""
-        half = self._side / 2
+        half = f"{self._side / 2:.17e}"
         return f"((abs({across}) <= {half})::TINYINT & (abs({along}) <= {half})::TINYINT)"
 
     def _run(self, statement: str) -> Any:

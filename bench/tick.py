@@ -8,7 +8,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -68,6 +68,12 @@ class Figures:
     peak_rss_mb: float
     calibration_s: float
     stages: dict[str, float]
+
+    def as_json(self) -> dict[str, float]:
+        """The figures, then the seconds of the stages."""
+        figures = asdict(self)
+        stages: dict[str, float] = figures.pop("stages")
+        return {**figures, **{f"stage_{name}_s": seconds for name, seconds in stages.items()}}
 
 
 def measure(setting: Setting, console: Console) -> Figures:

@@ -369,10 +369,11 @@ def connect(
     if chosen == "spark":
         # Spark's library is large: only who asks for it waits for it.
         from place.runtime.spark.runtime import SparkRuntime
-        from place.runtime.spark.session import start_session
+        from place.runtime.spark.session import start_session, worker_settings
 
-        spark = start_session(master or "local[*]", ui=ui, settings=settings)
         matrix = parse_matrix(cells) if cells is not None else None
+        chosen_settings = {**worker_settings(matrix or Matrix()), **(settings or {})}
+        spark = start_session(master or "local[*]", ui=ui, settings=chosen_settings)
         runs = SparkRuntime(spark, directory, storage=storage, matrix=matrix, threads=threads)
         return Session(runs, TableLoader())
     if master is not None:

@@ -56,6 +56,14 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Given:
+    """Rows that Spark gives, and what makes an input of each; both run in one Python process."""
+
+    rows: RDD[Any]
+    make: Callable[[Any], TickInput]
+
+
+@dataclass(frozen=True)
 class Entry:
     """What a tick takes: inputs in their order, or those that a source gives for the tick's job.
 
@@ -63,7 +71,7 @@ class Entry:
     """
 
     inputs: Sequence[TickInput] = ()
-    given: Callable[[Job], RDD[TickInput]] | None = None
+    given: Callable[[Job], Given] | None = None
     marks: Mapping[str, Mark] = field(default_factory=dict)
     ingest: int | None = None
 
@@ -212,21 +220,24 @@ class Pipeline:
             cells = self._context.parallelize(places, len(places))
             return self._collect(cells.map(lambda place: run_cell(job, place, inputs)))
         if entry.given is None:
-            given = self._context.parallelize(list(entry.inputs), max(1, len(entry.inputs)))
+            files = self._context.parallelize(list(entry.inputs), max(1, len(entry.inputs)))
+            given = Given(files, _as_it_is)
         else:
             given = entry.given(job)
+        make = given.make
         if len(places) == 1:
             (place,) = places
             return self._collect(
-                given.coalesce(1).mapPartitions(
-                    lambda items: [run_cell(job, place, in_order(items))]
+                given.rows.coalesce(1).mapPartitions(
+                    lambda items: [run_cell(job, place, in_order(map(make, items)))]
                 )
             )
         # Files are read once, into segments; then every cell reads those.
         count = len(places)
 
-        def to_cells(items: Iterable[TickInput]) -> Iterator[tuple[int, TickInput]]:
-            return ((cell, item) for item in route_files(job, items) for cell in range(count))
+        def to_cells(items: Iterable[Any]) -> Iterator[tuple[int, TickInput]]:
+            routed = route_files(job, map(make, items))
+            return ((cell, item) for item in routed for cell in range(count))
 
         def match(items: Iterable[tuple[int, TickInput]]) -> Iterator[CellResult]:
             told = list(items)
@@ -234,7 +245,7 @@ class Pipeline:
                 mine = in_order(item for number, item in told if number == cell)
                 yield run_cell(job, places[cell], mine)
 
-        routed = given.mapPartitions(to_cells).partitionBy(count, lambda cell: cell)
+        routed = given.rows.mapPartitions(to_cells).partitionBy(count, lambda cell: cell)
         return self._collect(routed.mapPartitions(match))
 
     def _collect(self, rdd: RDD[Any]) -> list[Any]:
@@ -368,6 +379,10 @@ class Pipeline:
         for name, _ in self.storage.list("manifest"):
             if name.endswith(".tmp"):
                 self.storage.remove(name)
+
+
+def _as_it_is(item: TickInput) -> TickInput:
+    return item
 
 
 def _described(item: TickInput) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from place.engine.route import Matrix
 from place.errors import ConfigurationError
 from place.runtime.spark.java import keep_file, prepare_java
 
@@ -92,6 +93,16 @@ def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
     if _is_local(master):
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     return settings
+
+
+def worker_settings(matrix: Matrix) -> dict[str, str]:
+    """Settings for so many cells at a time.
+
+    Spark takes idle workers of Python in turn. With no more of them than there are tasks, a task
+    finds the worker that has its cell of the last tick in memory: always if it is the only one.
+    """
+    cells = matrix.rows * matrix.columns
+    return {"spark.python.factory.idleWorkerMaxPoolSize": str(cells)}
 
 
 def add_package(settings: dict[str, str], package: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import RDD, TaskContext
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -26,9 +26,10 @@ from place.runtime.check import Routed, check_table
 from place.runtime.crash import point
 from place.runtime.files import check_json
 from place.runtime.manifest import Mark
-from place.runtime.spark.pipeline import Entry
+from place.runtime.spark.pipeline import Entry, Given
 from place.runtime.spark.session import KAFKA
 from place.runtime.spark.task import FileInput, Job, PackInput, TickInput, keep_routed
+from place.runtime.storage import StorageFull
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
@@ -37,7 +38,7 @@ FILES_PER_TICK = 64
 PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 NAMES = "file STRING, bad BIGINT, quarantine ARRAY<STRING>, seconds DOUBLE, number INT"
 
-Given = Callable[[DataFrame], Callable[[Job], "RDD[TickInput]"]]
+FromBatch = Callable[[DataFrame], Callable[[Job], Given]]
 """How the batch of a source becomes inputs."""
 
 
@@ -113,9 +114,7 @@ class Sources:
         for running in self._running.values():
             error = running.query.exception()
             if error is not None:
-                raise self.failure or ConfigurationError(
-                    f'the source of stream "{running.stream.name}" failed: {_first(str(error))}'
-                )
+                raise self.failure or _failed(running, str(error))
 
     def is_active(self) -> bool:
         return any(running.query.isActive for running in self._running.values())
@@ -124,9 +123,7 @@ class Sources:
         try:
             running.query.awaitTermination()
         except Exception as error:  # of Spark; what we raised ourselves is kept
-            raise self.failure or ConfigurationError(
-                f'the source of stream "{running.stream.name}" failed: {_first(str(error))}'
-            ) from None
+            raise self.failure or _failed(running, str(error)) from None
 
     def _stop(self, name: str) -> None:
         running = self._running.pop(name)
@@ -144,7 +141,7 @@ class Sources:
         self._running[stream.name] = Running(stream, query)
 
     def _handler(
-        self, stream: Stream, label: str, given: Given
+        self, stream: Stream, label: str, given: FromBatch
     ) -> Callable[[DataFrame, int], None]:
         """What a batch of a source is: a tick, unless it has been one already."""
         runtime = self._runtime
@@ -177,7 +174,7 @@ class Sources:
 
     # The kinds of sources
 
-    def _opened(self, stream: Stream) -> tuple[DataFrame, Given]:
+    def _opened(self, stream: Stream) -> tuple[DataFrame, FromBatch]:
         if stream.name in self._attached:
             return self._attached[stream.name], _frame_given(stream)
         source = stream.source
@@ -188,7 +185,7 @@ class Sources:
             return self._kafka(source), _kafka_given(stream)
         raise ConfigurationError(f"source {source.kind} cannot be read by the runtime spark")
 
-    def _files(self, stream: Stream, source: External) -> tuple[DataFrame, Given]:
+    def _files(self, stream: Stream, source: External) -> tuple[DataFrame, FromBatch]:
         path = str(source.option("path"))
         if "://" not in path:
             directory = Path(path)
@@ -217,25 +214,20 @@ class Sources:
         return frame.select("value", "partition", "offset", "timestamp")
 
 
-def _files_given(stream: Stream) -> Given:
+def _files_given(stream: Stream) -> FromBatch:
     """Only paths pass through Spark: tasks read the files."""
     name, arrives = stream.name, stream.time is None
 
-    def given(frame: DataFrame) -> Callable[[Job], RDD[TickInput]]:
-        def inputs(job: Job) -> RDD[TickInput]:
-            return frame.rdd.map(
-                lambda row: FileInput(name, row[0], row[1], row[1] if arrives else None)
-            )
+    def make(row: Any) -> TickInput:
+        return FileInput(name, row[0], row[1], row[1] if arrives else None)
 
-        return inputs
-
-    return given
+    return lambda frame: lambda job: Given(frame.rdd, make)
 
 
 Route = Callable[[Job, Iterable[pa.RecordBatch]], PackInput | None]
 
 
-def _through(frame: DataFrame, job: Job, stream: str, route: Route) -> RDD[TickInput]:
+def _through(frame: DataFrame, job: Job, stream: str, route: Route) -> Given:
     """The rows of a DataFrame pass through Spark once, into segments; their names go on."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -254,10 +246,10 @@ def _through(frame: DataFrame, job: Job, stream: str, route: Route) -> RDD[TickI
     def named(row: Any) -> TickInput:
         return PackInput(row[0], row[4], stream, row[1], tuple(row[2]), row[3])
 
-    return frame.mapInArrow(write, NAMES).rdd.map(named)
+    return Given(frame.mapInArrow(write, NAMES).rdd, named)
 
 
-def _frame_given(stream: Stream) -> Given:
+def _frame_given(stream: Stream) -> FromBatch:
     def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
@@ -272,7 +264,7 @@ def _frame_given(stream: Stream) -> Given:
     return lambda frame: lambda job: _through(frame, job, stream.name, route)
 
 
-def _kafka_given(stream: Stream) -> Given:
+def _kafka_given(stream: Stream) -> FromBatch:
     def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
@@ -298,6 +290,15 @@ def _kafka_given(stream: Stream) -> Given:
 def _partition() -> int:
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
+
+
+def _failed(running: Running, text: str) -> PlaceError:
+    """What has ended a source, in our words where we have some."""
+    said = f'the source of stream "{running.stream.name}" failed: '
+    if "No space left" in text:
+        hint = "free some space and start again: nothing that was committed is lost"
+        return StorageFull(f"{said}no space left on the disk", hint=hint)
+    return ConfigurationError(said + _first(text))
 
 
 def _first(text: str) -> str:
