@@ -18,7 +18,8 @@ from place.session import Session, connect
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
 
-POLL = 0.2
+POLL, NEWS = 0.2, 10.0
+"""Seconds between looks, and between lines about how it goes."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -91,15 +92,46 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve(session: Session, runtime: SparkRuntime, stopping: threading.Event, idle: int) -> None:
     session.start()
     clock = IdleClock(runtime, idle)
+    news = News(runtime)
     try:
         while not stopping.wait(POLL):
             runtime.sources.check()
             clock.look(time.time())
+            line = news.since(time.monotonic())
+            if line:
+                print(line, flush=True)
     finally:
         try:
             session.stop()
         except PlaceError as error:
             print(f"place run: {error}", flush=True)
+
+
+class News:
+    """Tells now and then how the pipeline gets on, if it does."""
+
+    def __init__(self, runtime: SparkRuntime) -> None:
+        self._runtime = runtime
+        self._told_at = float("-inf")
+        self._told = runtime.pipeline.last
+
+    def since(self, now: float) -> str | None:
+        """A line about the ticks since the last one; none if there were none, or just now."""
+        last, told = self._runtime.pipeline.last, self._told
+        if last is None or last is told or now - self._told_at < NEWS:
+            return None
+        self._told_at, self._told = now, last
+        counts = []
+        for name, totals in last.totals.items():
+            before = told.totals.get(name, {}) if told is not None else {}
+            for key in ("readings", "late", "bad") if name else ("deltas",):
+                more = totals[key] - before.get(key, 0)
+                if more:
+                    counts.append(f"{more:,} {key}" + (f" of {name}" if name else ""))
+        for sink, failure in self._runtime.deliveries.failures().items():
+            counts.append(f"sink {sink} fails: {failure}")
+        seconds = last.metrics.get("seconds", 0.0)
+        return f"tick {last.tick:,}: {', '.join(counts) or 'nothing new'} ({seconds:.2f} s a tick)"
 
 
 class IdleClock:
