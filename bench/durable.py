@@ -12,9 +12,10 @@ fastest:
   stood still, d is halved, and 2 × 2 cells of double the size are the cheapest.
 - All squares have one side, so that membership is mutual: a pair is tested once and told for both
   queries. That is a shortcut of this world, which a server of any queries cannot take.
-- Changes are a Parquet file for each tick, synchronised before the commit that makes it count; a
-  table costs more than twice as much. Objects are a table: what moved is deleted and inserted, or
-  the table is replaced when all did. Both are cheaper than UPDATE, and all cheaper uncompressed.
+- Changes are a Parquet file for each tick, synchronised before the commit that makes it count; to
+  write a table takes twice as long, and four times if it is compressed. Objects are a table: what
+  moved is deleted and inserted, or the table is replaced when all did. At a million, UPDATE takes
+  longer than either.
 - Objects are laid down by place once, which keeps the join's accesses near each other.
 """
 

@@ -225,6 +225,16 @@ def test_a_line_that_is_not_utf8_or_too_long(folder: Folder) -> None:
         assert routed.rejected[1].text == long[: check.LONGEST_TEXT].decode()
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_are_counted_as_an_editor_does(folder: Folder, end: str) -> None:
+    content = end.join([HEADER, "", GOOD, "oops", "", "", "oops", GOOD])
+    for block in range(1, len(content) + 2):
+        with smaller_blocks(block):
+            routed = folder.read(SMALL, "a.csv", content)
+        assert [row.line for row in routed.rejected] == [4, 7]
+        assert len(rows_of(routed)) == 2
+
+
 # Fifty thousand readings, one in twenty broken
 
 
@@ -381,14 +391,18 @@ def test_files_of_noise_stop_nothing(folder: Folder) -> None:
         routed = folder.read(SMALL, name, noise)
         assert routed.segment.num_rows == 0
         assert 1 <= len(routed.rejected) <= check.MOST_REJECTED + 1
-    for content in (noise, noise.replace(b"\n", b" "), b"\x00" * 3_000_000, b'"' * 3_000_000):
+    endless = noise.replace(b"\n", b" ").replace(b"\r", b" ")
+    for content in (noise, endless, b"\x00" * 3_000_000, b'"' * 3_000_000):
         for block in (lines.BLOCK, 100_000):
             with smaller_blocks(block):
-                rest = HEADER.encode() + b"\n" + content + b"\n" + GOOD.encode()
+                rest = HEADER.encode() + b"\n" + content + b"\n" + GOOD.encode() + b"\noops"
                 routed = folder.read(SMALL, "a.csv", rest)
             assert [row[0] for row in rows_of(routed)] == [1]
             assert 1 <= len(routed.rejected) <= check.MOST_REJECTED + 1
             assert max(len(row.text) for row in routed.rejected) <= check.LONGEST_TEXT
+            if content is not noise:
+                told = [(row.line, row.reason) for row in routed.rejected]
+                assert told == [(2, "longer than 1 MB"), (4, "1 field, but the header has 4")]
 
 
 def test_only_so_many_rejected_rows_are_listed(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ LAST_TIME = parse_timestamp("2201-01-01") - 1
 MOST_REJECTED = 10_000
 LONGEST_TEXT = 2_000
 """How many rejected rows of a source are listed, and how much of each one's text."""
+
+Arrival: TypeAlias = int | pa.Array | None
+"""When readings arrived, in microseconds: all at once, or each at its own time."""
 
 SMALL_BATCH, LARGE_BATCH = 1 << 15, 1 << 20
 OP = "op"
@@ -117,7 +120,7 @@ def check_table(
     table: pa.Table,
     source: str,
     *,
-    arrival: int | None = None,
+    arrival: Arrival = None,
     text_of: Callable[[int], tuple[int | None, str]] | None = None,
 ) -> Routed:
     """The readings of a table whose columns are found by name, in any order and case.
@@ -152,7 +155,8 @@ def empty_segment(stream: Stream) -> pa.Table:
 
 def joined(stream: Stream, segments: Iterable[pa.Table]) -> pa.Table:
     """Segments of one stream, one after the other."""
-    return pa.concat_tables([empty_segment(stream), *(s for s in segments if s.num_rows)])
+    parts = [segment for segment in segments if segment.num_rows]
+    return pa.concat_tables(parts) if parts else empty_segment(stream)
 
 
 def line_text(data: bytes) -> str:
@@ -180,7 +184,7 @@ def reads_op(stream: Stream) -> bool:
     return find_column(stream.columns, OP) is None and OP not in own
 
 
-def find_layout(stream: Stream, names: Sequence[str], arrival: int | None) -> Layout:
+def find_layout(stream: Stream, names: Sequence[str], arrival: Arrival) -> Layout:
     """Where a source with these columns has the stream's, or a ReadingError that names one."""
     places = {name.strip().casefold(): i for i, name in reversed(list(enumerate(names)))}
     columns = [places.get(name.casefold()) for name in source_names(stream)]
@@ -199,7 +203,7 @@ def missing_column(stream: Stream, index: int, name: str, names: Sequence[str]) 
 
 
 def examine_table(
-    stream: Stream, table: pa.Table, layout: Layout, arrival: int | None
+    stream: Stream, table: pa.Table, layout: Layout, arrival: Arrival
 ) -> Iterator[tuple[int, Examined]]:
     """A table's rows, judged in batches; with each one the row at which it starts."""
     needed = table.select(layout.needed)
@@ -216,7 +220,8 @@ def examine_table(
         ops = None
         if layout.op is not None:
             ops = convert(batch.column(place[layout.op]), Type.STRING)
-        yield start, examine(stream, columns, ops, batch.num_rows, arrival)
+        arrived = arrival.slice(start, batch.num_rows) if isinstance(arrival, pa.Array) else arrival
+        yield start, examine(stream, columns, ops, batch.num_rows, arrived)
         start += batch.num_rows
 
 
@@ -225,7 +230,7 @@ def examine(
     columns: Sequence[Converted | None],
     ops: Converted | None,
     rows: int,
-    arrival: int | None,
+    arrival: Arrival,
 ) -> Examined:
     """Judge rows by their columns; a column of None is the time of arrival.
 
@@ -276,7 +281,7 @@ class _Judge:
         gone = leaves[places]
         return gone if gone.any() else None
 
-    def values(self, arrival: int | None, gone: Mask | None) -> pa.Array:
+    def values(self, arrival: Arrival, gone: Mask | None) -> pa.Array:
         """Judge all values; the times of the readings."""
         stream = self.stream
         for index, column in enumerate(self.columns):
@@ -293,7 +298,8 @@ class _Judge:
                 self._degrees(stream.x, 180, "longitude", gone)
         column = self.columns[stream.time] if stream.time is not None else None
         if column is None:
-            return pa.array(np.full(self.rows, arrival, np.int64))
+            each = isinstance(arrival, pa.Array)
+            return arrival if each else pa.array(np.full(self.rows, arrival, np.int64))
         assert stream.time is not None
         self._absent(stream.time, None, "the time is missing")
         self._years(column.array)

@@ -137,12 +137,11 @@ class CsvReader:
         rows = data.count(b"\n")
         if not is_utf8(data) or not lines_are_short(data) or self._may_be_hexadecimal(data):
             return None
-        quoted = b'"' in data
         last = data[data.rfind(b"\n", 0, len(data) - 1) + 1 :]
-        if quoted and not _are_closed(pa.array([last])).all():
+        if b'"' in last and not _are_closed(pa.array([last])).all():
             return None
         try:
-            table = self._parse(data, self._types(data), quoted)
+            table = self._parse(data, self._types(data))
         except (pa.ArrowException, ValueError):
             return None
         if table.num_rows != rows or not is_finite(table):
@@ -181,14 +180,12 @@ class CsvReader:
             return pa.int64() if scale == 1 else pa.float64()
         return _READ_AS.get(kind, pa.string())
 
-    def _parse(self, data: bytes, types: dict[str, pa.DataType], quoted: bool) -> pa.Table:
+    def _parse(self, data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
         return pa.csv.read_csv(
             pa.BufferReader(data),
             read_options=pa.csv.ReadOptions(
                 column_names=self._names, block_size=min(_PARSED_TOGETHER, len(data) + 1)
             ),
-            # with quotes about, so that one which is not closed does not end with a piece of work
-            parse_options=pa.csv.ParseOptions(newlines_in_values=quoted),
             convert_options=pa.csv.ConvertOptions(
                 check_utf8=False,
                 column_types=types,
@@ -237,7 +234,7 @@ class CsvReader:
         if len(lines) == 0:
             return Examined(empty_segment(self.stream), np.empty(0, np.intp), str)
         types = {str(place): pa.string() for place in self.layout.needed}
-        table = self._parse(lines.buffers()[2], types, quoted=True).combine_chunks()
+        table = self._parse(lines.buffers()[2], types).combine_chunks()
         if table.num_rows != len(lines):
             raise InternalError(f"{len(lines)} lines of csv are read as {table.num_rows} rows")
         columns: list[Converted | None] = []
@@ -280,7 +277,9 @@ def _told_apart(data: bytes, fields: int) -> tuple[pa.Array, Codes, Counts]:
     codes[(counts != fields) & (codes == _GOOD)] = _FIELDS
     if not is_utf8(data):
         for index in np.flatnonzero(np.maximum.reduceat(letters, offsets[:-1]) >= 0x80):
-            if not is_utf8(data[offsets[index] : offsets[index + 1]]):
+            try:
+                str(data[offsets[index] : offsets[index + 1]], "utf-8")
+            except UnicodeDecodeError:
                 codes[index] = _BYTES
     codes[lengths > LONGEST] = _LONG
     blank = pa.compute.match_substring_regex(lines, r"^[ \t]*\n$")

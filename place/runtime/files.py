@@ -17,6 +17,7 @@ from place.errors import ReadingError
 from place.model.schema import Stream
 from place.plan.define import FORMATS
 from place.runtime.check import (
+    Arrival,
     Rejections,
     Routed,
     check_table,
@@ -73,9 +74,12 @@ def check_json(
     texts: pa.ChunkedArray | pa.Array,
     source: str,
     *,
-    arrival: int | None = None,
+    arrival: Arrival = None,
 ) -> Routed:
-    """The readings of messages, an object of JSON each, and the messages that are none."""
+    """The readings of messages, an object of JSON each, and the messages that are none.
+
+    Each message may have arrived at its own time.
+    """
     rejections = Rejections(source)
     chunked = texts if isinstance(texts, pa.ChunkedArray) else pa.chunked_array([texts])
     segment = read_messages(stream, chunked, rejections, arrival)

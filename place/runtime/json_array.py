@@ -26,7 +26,7 @@ def read_array(
     stream: Stream, chunks: Iterator[bytes], rejections: Rejections, arrival: int | None
 ) -> pa.Table:
     """The segment of the good objects of such a file; what is not good is rejected."""
-    reader = ObjectReader(stream, arrival)
+    reader = ObjectReader(stream)
     pieces: list[bytes] = []
     size, problem = 0, None
     try:
@@ -48,8 +48,8 @@ def read_array(
     while batch := elements.take():
         items = [item for _, item, _ in batch]
         texts = [(line, text) for line, _, text in batch]
-        parts.append(reader.sort_out(items, rejections, texts.__getitem__))
-    return as_table(stream, reader, parts, rejections)
+        parts.append(reader.sort_out(items, rejections, texts.__getitem__, arrival))
+    return as_table(stream, parts, rejections, reader.missing(arrival))
 
 
 class _Elements:

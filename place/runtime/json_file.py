@@ -24,6 +24,7 @@ from place.model.schema import Stream
 from place.model.types import Type
 from place.runtime.check import (
     OP,
+    Arrival,
     Layout,
     Rejections,
     examine,
@@ -60,22 +61,21 @@ Item = dict[str, Any] | str
 class ObjectReader:
     """Reads the objects of one source, and remembers which members it has seen."""
 
-    def __init__(self, stream: Stream, arrival: int | None) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._arrival = arrival
         self._timestamps = timestamps_of(stream)
         self._names = [*source_names(stream), *([OP] if reads_op(stream) else [])]
         self._types = [*(column.type for column in stream.columns), Type.STRING]
         self._shapes: dict[tuple[str, ...], list[str | None]] = {}
         self._seen: set[int] = set()
-        self._example: list[str] | None = None
+        self._example: list[str] = []
 
-    def missing(self) -> tuple[str, str] | None:
+    def missing(self, arrival: Arrival) -> tuple[str, str] | None:
         """Why the objects that were read are no table of the stream's columns, and their names."""
-        if self._example is None:
+        if not self._example:
             return None
         for index in range(len(self._stream.columns)):
-            is_arrival = index == self._stream.time and self._arrival is not None
+            is_arrival = index == self._stream.time and arrival is not None
             if index not in self._seen and not is_arrival:
                 name = self._names[index]
                 error = missing_column(self._stream, index, name, self._example)
@@ -84,9 +84,11 @@ class ObjectReader:
 
     # The quick way
 
-    def all_good(self, data: bytes, rows: int) -> pa.Table | None:
+    def all_good(self, data: bytes, rows: int, arrival: Arrival) -> pa.Table | None:
         """The segment of so many lines, if there is nothing at all wrong or odd about them."""
         if not is_utf8(data) or not lines_are_short(data) or _may_be_deep(data, rows):
+            return None
+        if data.count(b"}\n{") != rows - 1:  # to Arrow the end of a line is a space like others
             return None
         first = parse_object(data[: data.find(b"\n")])
         if isinstance(first, str):
@@ -110,10 +112,15 @@ class ObjectReader:
             return None
         if table.num_rows != rows or not is_finite(table):
             return None
-        return self._segment(table, keys, first, data)
+        return self._segment(table, keys, first, data, arrival)
 
     def _segment(
-        self, table: pa.Table, keys: list[str | None], first: dict[str, Any], data: bytes
+        self,
+        table: pa.Table,
+        keys: list[str | None],
+        first: dict[str, Any],
+        data: bytes,
+        arrival: Arrival,
     ) -> pa.Table | None:
         time = self._stream.time
         columns: list[pa.ChunkedArray] = []
@@ -123,8 +130,6 @@ class ObjectReader:
                 continue
             column = table.column(key)
             if column.null_count:  # NULL, absent, spelled in another way, or a member of a member?
-                if index == time and self._arrival is not None:
-                    return None
                 if key not in first and column.null_count == len(column):
                     return None
                 if len(_spellings(self._names[index], data)) > 1:
@@ -132,12 +137,12 @@ class ObjectReader:
             columns.append(column)
         count = len(self._stream.columns)
         places: list[int | None] = list(range(count))
-        if time is not None and keys[time] is None and self._arrival is not None:
+        if time is not None and keys[time] is None and arrival is not None:
             places[time] = None
         layout = Layout(tuple(places), count if len(keys) > count else None)
         found = pa.table(columns, names=[str(i) for i in range(len(columns))])
         parts = []
-        for _, examined in examine_table(self._stream, found, layout, self._arrival):
+        for _, examined in examine_table(self._stream, found, layout, arrival):
             if len(examined.bad):
                 return None
             parts.append(examined.segment)
@@ -158,11 +163,14 @@ class ObjectReader:
         items: list[Item],
         rejections: Rejections,
         text_of: Callable[[int], tuple[int | None, str]],
+        arrival: Arrival,
     ) -> pa.Table:
         """The segment of the objects that are good; the other items are rejected."""
         rows = [index for index, item in enumerate(items) if not isinstance(item, str)]
-        columns, ops = self._columns([item for item in items if not isinstance(item, str)])
-        examined = examine(self._stream, columns, ops, len(rows), self._arrival)
+        arrived = arrival.take(pa.array(rows)) if isinstance(arrival, pa.Array) else arrival
+        objects = [item for item in items if not isinstance(item, str)]
+        columns, ops = self._columns(objects, arrived)
+        examined = examine(self._stream, columns, ops, len(rows), arrived)
         wrong = {rows[bad]: bad for bad in examined.bad.tolist()}
 
         def describe(index: int) -> tuple[int | None, str, str]:
@@ -174,7 +182,9 @@ class ObjectReader:
         rejections.extend(sorted([*broken, *wrong]), describe)
         return examined.segment
 
-    def _columns(self, objects: list[dict[str, Any]]) -> tuple[list[Converted], Converted | None]:
+    def _columns(
+        self, objects: list[dict[str, Any]], arrival: Arrival
+    ) -> tuple[list[Converted], Converted | None]:
         shapes = [self._keys_of(shape) for shape in dict.fromkeys(map(tuple, objects))]
         lists = []
         for index in range(len(self._names)):
@@ -194,10 +204,10 @@ class ObjectReader:
         count = len(self._stream.columns)
         ops = converted[count] if len(converted) > count else None
         time = self._stream.time
-        if time is not None and self._arrival is not None and objects:
+        if time is not None and arrival is not None and objects:
             absent = pa.array([self._keys_of(tuple(members))[time] is None for members in objects])
             given = converted[time]
-            filled = pa.compute.if_else(absent, self._arrival, given.array)
+            filled = pa.compute.if_else(absent, arrival, given.array)
             converted[time] = Converted(filled, given.bad, given.raw)
         return converted[:count], ops
 
@@ -216,23 +226,25 @@ class ObjectReader:
 
 
 def read_json(
-    stream: Stream, blocks: Iterable[Block], rejections: Rejections, arrival: int | None
+    stream: Stream, blocks: Iterable[Block], rejections: Rejections, arrival: Arrival
 ) -> pa.Table:
     """The segment of the good objects of a file with one a line; the others are rejected."""
-    reader = ObjectReader(stream, arrival)
+    reader = ObjectReader(stream)
     parts = []
     for block in blocks:
         if block.problem:
             rejections.add(block.line, block.problem, line_text(block.data))
             continue
-        part = reader.all_good(block.data, block.data.count(b"\n"))
+        part = reader.all_good(block.data, block.data.count(b"\n"), arrival)
         if part is None:
-            part = _read_each(reader, block, rejections)
+            part = _read_each(reader, block, rejections, arrival)
         parts.append(part)
-    return as_table(stream, reader, parts, rejections)
+    return as_table(stream, parts, rejections, reader.missing(arrival))
 
 
-def _read_each(reader: ObjectReader, block: Block, rejections: Rejections) -> pa.Table:
+def _read_each(
+    reader: ObjectReader, block: Block, rejections: Rejections, arrival: Arrival
+) -> pa.Table:
     lines = block.data.split(b"\n")
     places = [place for place, line in enumerate(lines) if line.strip(b" \t")]
     items = [parse_object(lines[place]) for place in places]
@@ -240,14 +252,16 @@ def _read_each(reader: ObjectReader, block: Block, rejections: Rejections) -> pa
     def text_of(index: int) -> tuple[int | None, str]:
         return block.line + places[index], line_text(lines[places[index]])
 
-    return reader.sort_out(items, rejections, text_of)
+    return reader.sort_out(items, rejections, text_of, arrival)
 
 
 def as_table(
-    stream: Stream, reader: ObjectReader, parts: list[pa.Table], rejections: Rejections
+    stream: Stream,
+    parts: list[pa.Table],
+    rejections: Rejections,
+    missing: tuple[str, str] | None,
 ) -> pa.Table:
     """The segment of all that was read of a file; nothing if a column is missing."""
-    missing = reader.missing()
     if missing is None:
         return joined(stream, parts)
     rejections.clear()
@@ -256,30 +270,33 @@ def as_table(
 
 
 def read_messages(
-    stream: Stream, texts: pa.ChunkedArray, rejections: Rejections, arrival: int | None
+    stream: Stream, texts: pa.ChunkedArray, rejections: Rejections, arrival: Arrival
 ) -> pa.Table:
     """The same of texts that hold an object each. They make no table: any member may be absent.
 
     Otherwise it would depend on how messages fall into ticks what becomes of one.
     """
-    reader = ObjectReader(stream, arrival)
+    reader = ObjectReader(stream)
     parts = []
     start = 0
     for chunk in texts.cast(pa.large_binary()).chunks:
         for offset in range(0, len(chunk), TOGETHER):
             some = chunk.slice(offset, TOGETHER)
-            parts.append(_read_some(reader, some, start, rejections))
+            arrived = arrival
+            if isinstance(arrival, pa.Array):
+                arrived = arrival.slice(start, len(some))
+            parts.append(_read_some(reader, some, start, rejections, arrived))
             start += len(some)
     return joined(stream, parts)
 
 
 def _read_some(
-    reader: ObjectReader, some: pa.Array, start: int, rejections: Rejections
+    reader: ObjectReader, some: pa.Array, start: int, rejections: Rejections, arrival: Arrival
 ) -> pa.Table:
     if some.null_count == 0:
         data = b"\n".join([*some.to_pylist(), b""])
         if b"\r" not in data and data.count(b"\n") == len(some):
-            part = reader.all_good(data, len(some))
+            part = reader.all_good(data, len(some), arrival)
             if part is not None:
                 return part
     values = some.to_pylist()
@@ -287,7 +304,8 @@ def _read_some(
     def text_of(index: int) -> tuple[int | None, str]:
         return start + index + 1, line_text(values[index] or b"")
 
-    return reader.sort_out([parse_object(value) for value in values], rejections, text_of)
+    items = [parse_object(value) for value in values]
+    return reader.sort_out(items, rejections, text_of, arrival)
 
 
 def parse_object(text: bytes | None) -> Item:

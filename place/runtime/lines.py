@@ -106,7 +106,6 @@ def _unpacked(file: pa.NativeFile, data: bytes) -> Iterator[bytes]:
                     raise Damaged(DAMAGED) from None
                 piece = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
         data = file.read(BLOCK)
-    yield unpacker.flush()
     if begun and not unpacker.eof:
         raise Damaged(CUT_OFF)
 
