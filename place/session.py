@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -129,7 +130,8 @@ class Session:
         statement = parse_one(sql, text, offset)
         try:
             if isinstance(statement, Change):
-                return self._change(statement, sql.strip())
+                with self.runtime.pause():
+                    return self._change(statement, sql.strip())
             return self._inform(statement)
         except RecursionError:
             raise StatementError("the statement is nested too deeply") from None
@@ -247,7 +249,8 @@ class Session:
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick of readings and advances."""
-        return self._deliver(self.runtime.feed(inputs))
+        with self.runtime.pause():
+            return self._deliver(self.runtime.feed(inputs))
 
     def stream(self, name: str) -> Stream:
         """The definition of a stream, or a ConfigurationError with the nearest name."""
@@ -409,7 +412,16 @@ def _said(statement: Change) -> str:
 
 
 def _one_line(catalog: Catalog, kind: str, name: str) -> str:
-    return " ".join(catalog.text_of(kind, name).split())
+    return masked(" ".join(catalog.text_of(kind, name).split()))
+
+
+def masked(sql: str) -> str:
+    """A statement without its secrets.
+
+    >>> masked("… TO WEBHOOK (url = 'https://a', secret = 'it''s me')")
+    "… TO WEBHOOK (url = 'https://a', secret = '***')"
+    """
+    return re.sub(r"(?i)(\bsecret\s*=\s*)'(?:[^']|'')*'", r"\1'***'", sql)
 
 
 def _listing(columns: tuple[str, ...], types: tuple[Type, ...], rows: list[Row]) -> Result:

@@ -47,6 +47,7 @@ def test_a_worker_goes_on_from_its_arrow_tables(
 
         return with_new_workers
 
+    monkeypatch.setattr("place.engine.state.MANY_TEXTS", 0)  # and without texts it needs no more
     for name in ("_take", "_become", "_probe"):
         monkeypatch.setattr(LocalRuntime, name, renewed(name))
     script = read_script(path)

@@ -113,8 +113,10 @@ class Cell:
             regions.forget()
         self._forget_dropped(step.drop)
         self._forget_focals()
-        if self.plans:  # without a query nobody asks, and cells are filled before their queries
-            for name in self.retained:
+        # Without a query nobody asks, cells are filled before their queries, and whoever drops or
+        # asks a query need not be the last to do so.
+        if self.plans and step.messages:
+            for name in self.retained.keys() - self.region_rows.keys():
                 self._evict(name, objects.get(name))
         return changes
 
@@ -289,12 +291,15 @@ class Cell:
         """Let go of focal objects that lead no region any more, once they are many."""
         if len(self.focals) < self._many_focals:
             return
+        asked = [
+            self.focal(focal.stream, focal.key)
+            for plan in self.plans.values()
+            for focal in plan.query.focals
+        ]
         used = np.zeros(len(self.focals) + 1, np.bool_)
+        used[asked] = True
         for regions in self.groups.values():
             used[regions.now.focals[: regions.size]] = True
-        for plan in self.plans.values():
-            for focal in plan.query.focals:
-                used[self.focal(focal.stream, focal.key)] = True
         numbers = self.focals.keep(used)
         for regions in self.groups.values():
             regions.now.focals[:] = numbers[regions.now.focals]

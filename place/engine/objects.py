@@ -181,12 +181,10 @@ class Objects:
         self.alive[slots] = ~gone
         self._release(slots[gone])
 
-    def evict(self, slots: Slots) -> Keys:
-        """Keep these objects no longer, although they are not gone; their keys."""
-        keys = self.keys[slots]
+    def evict(self, slots: Slots) -> None:
+        """Keep these objects no longer, although they are not gone."""
         self.alive[slots] = False
         self._release(slots)
-        return keys
 
     def follow(self, slots: Slots, numbers: NDArray[np.int32]) -> None:
         """Focal objects of these numbers are at these slots; −1 where one is followed no more."""

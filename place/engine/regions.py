@@ -145,6 +145,7 @@ class Regions:
         """The instant is over: freed rows belong to nobody."""
         if self._freed:
             self.plan[self._freed] = -1
+            self.modes[self._freed] = SIMPLE
 
     def _reserve(self, size: int) -> None:
         capacity = len(self.plan)

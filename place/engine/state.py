@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
 from place.engine.route import Place
 from place.engine.timeline import Timeline
-from place.engine.worker import Past, TableOf, Worker
+from place.engine.worker import MANY_TEXTS, Past, TableOf, Worker
 from place.model.schema import Column, Stream
 from place.model.types import Type
 from place.plan.catalog import Catalog
@@ -63,7 +64,8 @@ def load_worker(
     """A worker that goes on where the saved one stopped."""
     meta: dict[str, Any] = json.loads(state[META].column(0)[0].as_py())
     worker = Worker(place, threads)
-    worker.dictionary = Dictionary(state[TEXTS].column(0).to_pylist())
+    codes = _Codes(state, catalog)
+    worker.dictionary = codes.dictionary
     worker.catalog = catalog
     streams = {stream.name: stream for stream in catalog.streams.values()}
     worker.clocks.follow(streams.values())
@@ -81,25 +83,66 @@ def load_worker(
         worker.timelines[named] = line
         for kind in STORES:
             for name, store in getattr(line.cell, kind).items():
-                _fill(store, state[f"{number}/{kind}/{name}"])
+                codes.fill(store, state[f"{number}/{kind}/{name}"])
         for name in line.pending:
             waiting = state.get(f"{number}/pending/{name}")
             if waiting is not None:
-                columns = streams[name].columns
-                line.pending[name] = [_unpack(waiting, columns, worker.dictionary)]
+                line.pending[name] = [codes.waiting(streams[name], waiting)]
         queries = [query for query in catalog.queries.values() if query.streams == named]
         line.queries = {query.name: query for query in queries}
         tables = {name: table_of(name) for query in queries for name in query.tables}
         line.cell.adopt(queries, tables)
     for name, floor in meta["floors"].items():
         base = Objects(streams[name], worker.dictionary)
-        _fill(base, state[f"past/base/{name}"])
+        codes.fill(base, state[f"past/base/{name}"])
         recent = state.get(f"past/recent/{name}")
-        waiting_past = (
-            [] if recent is None else [_unpack(recent, streams[name].columns, worker.dictionary)]
-        )
+        waiting_past = [] if recent is None else [codes.waiting(streams[name], recent)]
         worker.pasts[name] = Past(base, waiting_past, floor)
     return worker
+
+
+class _Codes:
+    """The texts of a state, and what its codes have become: texts that no row holds are let go."""
+
+    def __init__(self, state: State, catalog: Catalog) -> None:
+        texts = state[TEXTS].column(0)
+        self.became: NDArray[np.int32] | None = None
+        if len(texts) < MANY_TEXTS:
+            self.dictionary = Dictionary(texts.to_pylist())
+            return
+        used = np.zeros(len(texts), np.bool_)
+        streams = {stream.name: stream for stream in catalog.streams.values()}
+        for name, table in state.items():
+            stream = streams.get(name.split("/", 2)[-1])
+            if stream is not None:
+                codes = [column for column in table.columns[3:] if column.type == pa.int32()]
+                if stream.columns[stream.key].type is Type.STRING:
+                    codes.append(table.column(0))
+                for column in codes:
+                    used[column.drop_null().to_numpy()] = True
+        self.became = np.cumsum(used, dtype=np.int32) - 1
+        self.dictionary = Dictionary(texts.filter(pa.array(used)).to_pylist())
+
+    def unpack(self, table: pa.Table, columns: tuple[Column, ...], *, coded_keys: bool) -> Messages:
+        """Messages that were packed, with the codes of now."""
+        saved = _unpack(table, columns, self.dictionary)
+        if self.became is None:
+            return saved
+        for index, column in enumerate(columns):
+            if column.type is Type.STRING:
+                saved.rows.values[index] = self.became[saved.rows.values[index]]
+        keys = self.became[saved.keys].astype(np.int64) if coded_keys else saved.keys
+        return Messages(keys, saved.times, saved.gone, saved.rows)
+
+    def fill(self, store: Objects, table: pa.Table) -> None:
+        """Fill a store with the objects that were packed."""
+        saved = self.unpack(table, store.columns.columns, coded_keys=store.is_coded)
+        store.load(saved.keys, saved.times, saved.rows)
+
+    def waiting(self, stream: Stream, table: pa.Table) -> Messages:
+        """Messages of a stream that waited."""
+        coded = stream.columns[stream.key].type is Type.STRING
+        return self.unpack(table, stream.columns, coded_keys=coded)
 
 
 def _alive(store: Objects) -> Messages:
@@ -131,8 +174,3 @@ def _unpack(table: pa.Table, columns: tuple[Column, ...], dictionary: Dictionary
         rows.nulls.append(np.zeros(len(array), np.bool_) if nulls is None else nulls)
     keys, times, gone = (table.column(i).to_numpy() for i in range(3))
     return Messages(keys, times, gone, rows)
-
-
-def _fill(store: Objects, table: pa.Table) -> None:
-    saved = _unpack(table, store.columns.columns, store.columns.dictionary)
-    store.load(saved.keys, saved.times, saved.rows)

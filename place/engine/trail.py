@@ -39,10 +39,9 @@ class Trail:
             self._write(store, points, slice(0, size))
             points[:, 2:4] = points[:, 0:2]
             if changed is not None:
+                points[changed.slots, 2:4] = 0.0
                 for k, column in enumerate(self._dimensions):
                     points[changed.slots, k + 2] = changed.before.numbers(column)
-                if not self._dimensions:
-                    points[changed.slots, 2:4] = 0.0
                 points[changed.slots[~changed.was], 2:4] = np.nan
         elif changed is not None:
             self._write(store, points, changed.slots)

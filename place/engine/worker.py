@@ -26,6 +26,9 @@ from place.plan.catalog import Catalog
 from place.plan.query import Query
 
 MOST_RECENT = 1_000_000
+MANY_TEXTS = 100_000
+UNORDERED = ""
+"""The partition of readings whose source has no order: they are taken in that of their times."""
 
 TableOf = Callable[[str], pa.Table]
 """The rows of a table, by its name."""
@@ -206,14 +209,32 @@ class Worker:
         timeline.advance(instant)
         return timeline
 
+    def is_bloated(self) -> bool:
+        """Has it many more texts than objects? Those of objects that are gone are still here."""
+        held = sum(
+            store.size
+            for line in self.timelines.values()
+            for store in (*line.cell.subjects.values(), *line.cell.region_rows.values())
+        )
+        return len(self.dictionary.texts) > MANY_TEXTS + 8 * held
+
     # Readings
 
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick: readings and advances in the source's order; the changes that follow."""
         self.aside = []
+        names = {stream.name for stream in self.catalog.streams.values()}
+        parts: dict[str, set[str]] = {}
         for item in told:
+            if isinstance(item, Segment) and item.part and item.table.num_rows:
+                parts.setdefault(item.stream, set()).add(item.part)
+        for stream, some in parts.items():
+            if stream in names:
+                self.clocks.meet(stream, some)
+        for item in _in_order(told):
             if isinstance(item, Segment):
-                self._hear(item)
+                if item.stream in names:  # or it was dropped before its readings became a tick
+                    self._hear(item)
             else:
                 self.clocks.advance(item.time, item.stream)
         changes: list[Change] = []
@@ -241,13 +262,13 @@ class Worker:
                 timeline.offer(name, messages)
 
     def _fold(self) -> None:
-        floor = self.clocks.floor()
-        if floor is None or not self.pasts:
+        if not self.pasts:
             return
+        floor = self.clocks.floor()
         for stream in self.catalog.streams.values():
             timelines = [line for s, line in self.timelines.items() if stream.name in s]
-            own = self.clocks.closed(stream.name)
-            self.pasts[stream.name].fold(stream, floor, own, timelines)
+            own, past = self.clocks.closed(stream.name), self.pasts[stream.name]
+            past.fold(stream, past.floor if floor is None else floor, own, timelines)
 
     # Answers
 
@@ -265,6 +286,21 @@ class Worker:
     def objects(self, stream: str) -> int:
         """How many objects of its row this cell holds."""
         return len(self.timelines[frozenset((stream,))].cell.subjects[stream])
+
+
+def _in_order(told: Sequence[Told]) -> list[Told]:
+    """What is told, with that of sources without an order in the order of times."""
+    loose: dict[str, list[pa.Table]] = {}
+    for item in told:
+        if isinstance(item, Segment) and item.part == UNORDERED:
+            loose.setdefault(item.stream, []).append(item.table)
+    ordered: list[Told] = []
+    for stream, tables in loose.items():
+        table = pa.concat_tables(tables)
+        times = table.column(table.num_columns - 2).to_numpy()
+        ordered.append(Segment(stream, table.take(pa.array(np.argsort(times, kind="stable")))))
+    rest = [i for i in told if not (isinstance(i, Segment) and i.part == UNORDERED)]
+    return ordered + rest
 
 
 def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Messages:

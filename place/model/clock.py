@@ -61,8 +61,15 @@ class Clock:
             self._close(int(closing[-1]))
         else:
             self.parts[part] = max(known, int(closing[-1]))
-            self._close(min(self.parts.values()))
+            slowest = min(self.parts.values())
+            if slowest > LONG_BEFORE:
+                self._close(slowest)
         return in_time
+
+    def meet(self, parts: Iterable[str]) -> None:
+        """These partitions are about to tell times: the stream waits for all of them."""
+        start = LONG_BEFORE if self.closed is None else self.closed
+        self.parts = {**dict.fromkeys(parts, start), **self.parts}
 
     def advance(self, time: int) -> None:
         """All readings up to `time` are told, but for those that may come `lateness` later."""
@@ -99,6 +106,10 @@ class Clocks:
         """Readings of these times are there, in this order: which are in time?"""
         return self._clocks[stream].tell_all(times, part)
 
+    def meet(self, stream: str, parts: Iterable[str]) -> None:
+        """Partitions of a stream are about to tell times."""
+        self._clocks[stream].meet(parts)
+
     def parts(self) -> dict[str, dict[str, int]]:
         """What the partitions of each stream have closed."""
         return {name: clock.parts for name, clock in self._clocks.items()}
@@ -127,8 +138,9 @@ class Clocks:
         return BEGINNING if closed is None else closed
 
     def floor(self) -> int | None:
-        """The last instant that is complete in all streams that have told a time."""
-        return min((c.closed for c in self._clocks.values() if c.closed is not None), default=None)
+        """The last instant that is complete in all streams; None while one of them is silent."""
+        closed = [clock.closed for clock in self._clocks.values() if clock.closed is not None]
+        return min(closed) if closed and len(closed) == len(self._clocks) else None
 
     def now(self, streams: frozenset[str]) -> int:
         """The instant of what happens to streams now: the slowest of those that told a time.

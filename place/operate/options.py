@@ -8,7 +8,7 @@ from pathlib import Path
 from place.errors import ConfigurationError, StatementError
 from place.plan.apply import Change
 from place.plan.catalog import fold
-from place.session import Session
+from place.session import Session, masked
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
@@ -100,7 +100,7 @@ def set_up(session: Session, text: str) -> int:
             done += 1
         elif " ".join(known.split()) != " ".join(sql.split()):
             raise StatementError(
-                f"the setup says {sql.strip()!r}, and the home has {known.strip()!r}",
+                f"the setup says {masked(sql.strip())!r}, the home has {masked(known.strip())!r}",
                 hint="change the setup, or drop what the home has first",
             )
     return done

@@ -31,7 +31,7 @@ from place.model.segment import read_segment
 from place.model.time import SECOND
 from place.operate.options import add_spark_options, read_setup, spark_settings
 from place.plan.catalog import fold
-from place.runtime.check import Rejected
+from place.runtime.check import Rejected, late_readings
 from place.runtime.files import read_file
 from place.runtime.local import LocalRuntime
 from place.runtime.outbox import pieces_of
@@ -107,6 +107,8 @@ class InProcess:
         if isinstance(runtime, LocalRuntime):
             changes = runtime.take([Segment(self._stream.name, table)])
             taken.tables = list(shown(pieces_of(changes), tick))
+            for late in runtime.workers[0].aside:
+                taken.rejected += late_readings(self._stream, late.table)
         else:
             deltas = self._session.feed(read_segment(self._stream, table))
             taken.tables = self._shown(deltas, tick)

@@ -148,8 +148,21 @@ class IdleClock:
 
     def look(self, now: float) -> None:
         """See who is silent, and advance it."""
+        lock = self._runtime.pipeline.lock
+        if not self._idle or not lock.acquire(blocking=False):
+            self._heard.clear()  # a tick is under way: nobody is silent
+            return
+        try:
+            if self._runtime.sources.is_waited_for():
+                self._heard.clear()
+                return
+            self._advance(now)
+        finally:
+            lock.release()
+
+    def _advance(self, now: float) -> None:
         last = self._runtime.pipeline.last
-        if not self._idle or last is None:
+        if last is None:
             return
         due: dict[str, int] = {}
         for stream in self._runtime.catalog.streams.values():

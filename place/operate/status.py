@@ -17,7 +17,7 @@ from place.model.time import format_timestamp
 from place.runtime import manifest as manifests
 from place.runtime.home import read_about
 from place.runtime.manifest import Manifest
-from place.runtime.outbox import resumed
+from place.runtime.outbox import WHOLE, resumed
 from place.runtime.storage import Storage
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
@@ -46,7 +46,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     changes.add_argument("--home", type=Path, required=True, help="the home directory")
     changes.add_argument("--query", action="append", default=[], help="only of this query")
-    changes.add_argument("--after", metavar="TICK:POSITION", help="only what came after this id")
+    changes.add_argument(
+        "--after",
+        metavar="TICK:POSITION",
+        help="only what came after this id, or, without a position, after this tick",
+    )
     changes.add_argument("--follow", action="store_true", help="go on as ticks come")
     changes.set_defaults(run=run_changes)
 
@@ -168,6 +172,7 @@ def run_changes(arguments: argparse.Namespace) -> int:
     after = _parse_id(arguments.after) if arguments.after else None
     names = set(arguments.query) or None
     while True:
+        newest = max(manifests.ticks(storage), default=0)
         for each in resumed(storage, after, names):
             delta = each.delta
             line = {
@@ -183,6 +188,8 @@ def run_changes(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         if not arguments.follow:
             return 0
+        if newest and (after is None or newest > after[0]):
+            after = newest, WHOLE
         time.sleep(0.2)
 
 
@@ -190,4 +197,4 @@ def _parse_id(text: str) -> tuple[int, int]:
     tick, _, position = text.partition(":")
     if not tick.isdecimal() or not (position or "0").isdecimal():
         raise ConfigurationError(f"{text} is not an id", hint="write TICK:POSITION, as in 12:3")
-    return int(tick), int(position) if position else -1
+    return int(tick), int(position) if position else WHOLE

@@ -449,6 +449,12 @@ def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str
             raise wrong(
                 f'{kind} needs the option "{name}"', spec.kind.at, hint=f"write {name} = '…'"
             )
+    if kind == "WEBHOOK" and not given["url"].startswith(("http://", "https://")):
+        raise wrong(
+            f"{given['url']!r} is not an address of the web",
+            spec.kind.at,
+            hint="write url = 'https://…'",
+        )
     if "format" in given and given["format"] not in FORMATS:
         option = next(o for o in spec.options if o.name.text.casefold() == "format")
         raise wrong(

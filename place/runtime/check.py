@@ -393,3 +393,17 @@ def _numbered(table: pa.Table) -> Callable[[int], tuple[int | None, str]]:
 
 def _written(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def late_readings(stream: Stream, table: pa.Table) -> list[Rejected]:
+    """The readings of a segment, which came too late, as they are set aside."""
+    found = []
+    times = table.column(table.num_columns - 2).slice(0, MOST_REJECTED).to_pylist()
+    rows = table.select(range(len(stream.columns))).slice(0, MOST_REJECTED).to_pylist()
+    for moment, row in zip(times, rows, strict=True):
+        reason = f"late: its time {format_timestamp(moment)} was over when it came"
+        found.append(Rejected(stream.name, None, reason, json.dumps(row, default=str)[:2000]))
+    if table.num_rows > MOST_REJECTED:
+        more = table.num_rows - MOST_REJECTED
+        found.append(Rejected(stream.name, None, f"late: {more:,} more that are not listed", ""))
+    return found

@@ -40,6 +40,9 @@ class LocalRuntime:
         self.workers = [Worker(place, threads) for place in (matrix or Matrix()).places()]
         if self._journal is not None:
             replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
+            if self._store.version() != self.catalog.version:  # killed before the journal had it
+                self._journal.append_version(self._store.version())
+                self._become(self._store.load())
 
     def close(self) -> None:
         """Stop; what was durable stays."""

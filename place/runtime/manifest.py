@@ -8,7 +8,7 @@ nobody.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -127,10 +127,3 @@ def load(storage: Storage, tick: int) -> Manifest:
             "inputs": tuple(found["inputs"]),
         }
     )
-
-
-def since(storage: Storage, tick: int) -> Iterator[Manifest]:
-    """The manifests after a tick, in order."""
-    for number in ticks(storage):
-        if number > tick:
-            yield load(storage, number)

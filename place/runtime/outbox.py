@@ -29,6 +29,10 @@ QUERY, SIGN, INSTANT = "query", "sign", "instant"
 """The first columns of every table; the row's columns follow."""
 
 
+WHOLE = 1 << 62
+"""The position after all deltas of a tick."""
+
+
 class Numbered(NamedTuple):
     """A delta with its id."""
 
@@ -162,17 +166,26 @@ def resumed(
     """The deltas after an id that are kept; an error if some after it are not kept any more."""
     kept = manifests.ticks(storage)
     tick, position = after or (0, -1)
-    if after is not None and kept and tick < kept[0] - 1:
-        raise ConfigurationError(
-            f"the deltas after {tick}:{position} are not kept any more; they begin at {kept[0]}",
-            hint="take the answer as it is now, and go on from there",
-        )
+    first = kept[0] if kept else 1
+    seen = tick + 1 if position >= WHOLE else tick  # the first tick of which something may be new
+    if after is not None and seen < first:
+        raise _not_kept(f"{tick}", first)
     for number in kept:
-        if number >= tick:
-            manifest = manifests.load(storage, number)
-            for each in numbered(storage, number, manifest.files, names):
-                if (each.tick, each.position) > (tick, position):
-                    yield each
+        if number >= seen:
+            try:
+                manifest = manifests.load(storage, number)
+                for each in numbered(storage, number, manifest.files, names):
+                    if (each.tick, each.position) > (tick, position):
+                        yield each
+            except FileNotFoundError:  # swept while we read
+                raise _not_kept(f"{number}", number + 1) from None
+
+
+def _not_kept(tick: str, first: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"the deltas of tick {tick} are not kept any more; they begin at tick {first}",
+        hint="take the answer as it is now, and go on from there",
+    )
 
 
 def _numbered(piece: Piece, tick: int, start: int, names: set[str] | None) -> Iterator[Numbered]:

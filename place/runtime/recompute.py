@@ -38,6 +38,9 @@ class ReferenceRuntime:
         self._answers: dict[str, Answer] = {}
         self._evaluated: dict[str, int] = {}
         replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
+        if self._store.version() != self.catalog.version:  # killed before the journal had it
+            self._journal.append_version(self._store.version())
+            self._become(self._store.load())
 
     def close(self) -> None:
         """Stop; what was durable stays."""

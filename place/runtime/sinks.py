@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from place.errors import ConfigurationError
 from place.model.schema import Sink
 from place.model.time import DAY, format_timestamp
 from place.runtime.manifest import Manifest
 from place.runtime.outbox import Piece, read_outbox, rows_as_json
-from place.runtime.storage import Storage
+from place.runtime.storage import Storage, digest
 
 CHANGELOG = pa.schema(
     [
@@ -81,9 +80,13 @@ def shown(pieces: Iterable[Piece], tick: int, names: set[str] | None = None) -> 
 
 
 class ParquetTarget:
-    """A directory of Parquet files by the day of the instant; one file a tick and day."""
+    """A directory of Parquet files by the day of the instant; one file a tick and day.
 
-    def __init__(self, path: str) -> None:
+    `label` tells files of several sinks in one directory apart.
+    """
+
+    def __init__(self, path: str, label: str) -> None:
+        self._label = label
         self._storage = Storage(path if "://" in path else str(Path(path).absolute()))
 
     def deliver(self, tick: int, changelog: pa.Table) -> None:
@@ -91,7 +94,7 @@ class ParquetTarget:
         for day in np.unique(days).tolist():
             some = changelog.filter(pa.array(days == day))
             date = format_timestamp(day * DAY).partition(" ")[0]
-            name = f"day={date}/{tick:012d}.parquet"
+            name = f"day={date}/{tick:012d}-{self._label}.parquet"
             out = pa.BufferOutputStream()
             pq.write_table(some, out)
             self._storage.replace(name, out.getvalue().to_pybytes())
@@ -105,8 +108,6 @@ class WebhookTarget:
     """
 
     def __init__(self, url: str, secret: str | None) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigurationError(f"a webhook is an http or https address, not {url}")
         self._url = url
         self._secret = secret
 
@@ -122,8 +123,15 @@ class WebhookTarget:
             signed = hmac.new(self._secret.encode("utf-8"), body, "sha256")
             headers["X-Place-Signature"] = signed.hexdigest()
         request = urllib.request.Request(self._url, body, headers, method="POST")
-        with urllib.request.urlopen(request, timeout=WEBHOOK_PATIENCE) as response:
+        # A redirect would turn the POST into a GET without a body, and look like a success.
+        opener = urllib.request.build_opener(_NoRedirect)
+        with opener.open(request, timeout=WEBHOOK_PATIENCE) as response:
             response.read(1)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
 
 
 @dataclass
@@ -138,7 +146,7 @@ class Delivery:
 
 def progress_file(sink: Sink, since: int) -> str:
     """The file that remembers how far a sink is."""
-    return f"sinks/{sink.name.casefold().encode().hex()}-{since}.json"
+    return f"sinks/{digest(sink.name.casefold())}-{since}.json"
 
 
 def read_progress(storage: Storage, name: str) -> int | None:

@@ -8,6 +8,7 @@ an object store does by itself what a sync does.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,11 @@ import pyarrow as pa
 from pyarrow import fs
 
 from place.errors import ConfigurationError, PlaceError
+
+
+def digest(name: str) -> str:
+    """A name of any letters and length as one that is fit for a file."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class StorageFull(PlaceError):
@@ -79,7 +85,7 @@ class Storage:
                 with self.filesystem.open_output_stream(path) as out:
                     out.write(content)
                 return True
-            draft = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
+            draft = _draft(path)
             try:
                 _write_synced(draft, content)
                 os.link(draft, path)
@@ -97,9 +103,14 @@ class Storage:
         with _telling_apart(name):
             self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
             if self.is_local:
-                draft = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
-                _write_synced(draft, content)
-                os.replace(draft, path)
+                draft = _draft(path)
+                try:
+                    _write_synced(draft, content)
+                    os.replace(draft, path)
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        os.unlink(draft)
+                    raise
                 _sync(path.rpartition("/")[0])
             else:
                 with self.filesystem.open_output_stream(path) as out:
@@ -138,6 +149,12 @@ class Storage:
         """Remove a file, if it is there."""
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_file(self.path(name))
+
+
+def _draft(path: str) -> str:
+    """A name that readers of the directory pass over."""
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/.{name}.{uuid.uuid4().hex[:8]}.tmp"
 
 
 def _write_synced(path: str, content: bytes) -> None:

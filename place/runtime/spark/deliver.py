@@ -22,8 +22,10 @@ from place.runtime.sinks import (
     read_progress,
     write_progress,
 )
+from place.runtime.storage import digest
 
 if TYPE_CHECKING:
+    from place.runtime.spark.pipeline import Keep
     from place.runtime.spark.runtime import SparkRuntime
 
 
@@ -60,38 +62,46 @@ class Deliveries:
         """What keeps sinks from getting their deltas."""
         return {d.sink.name: d.failure for d in self._known.values() if d.failure is not None}
 
-    def check(self, most: int) -> None:
+    def check(self, keep: Keep) -> None:
         """Raise if a sink is so far behind that its deltas would have to be given up."""
         last = self._runtime.pipeline.last
         for delivery in self._known.values():
-            if last is not None and last.tick - delivery.tick > most:
+            if last is None or delivery.tick >= last.tick:
+                continue
+            behind = last.tick - delivery.tick
+            if behind > keep.ticks or self._runtime.pipeline.kept_bytes() > keep.outbox_bytes:
                 raise ConfigurationError(
-                    f'sink "{delivery.sink.name}" is {last.tick - delivery.tick} ticks behind:'
-                    f" {delivery.failure}",
+                    f'sink "{delivery.sink.name}" is {behind} ticks behind: {delivery.failure}',
                     hint="mend or drop the sink; nothing is lost until then",
                 )
 
     def follow(self) -> None:
         """Have a delivery for each sink of the catalog; a new one begins with the next tick."""
-        runtime = self._runtime
-        sinks = {sink.name: sink for sink in runtime.catalog.sinks.values()}
-        for name in [n for n, d in self._known.items() if sinks.get(n) is not d.sink]:
-            del self._known[name]
-        for name, sink in sinks.items():
-            if name not in self._known:
+        self.forget_dropped()
+        pipeline = self._runtime.pipeline
+        for sink in self._runtime.catalog.sinks.values():
+            if sink.name not in self._known:
                 file = self._file(sink)
-                tick = read_progress(runtime.pipeline.storage, file)
+                tick = read_progress(pipeline.storage, file)
                 if tick is None:
-                    tick = runtime.pipeline.last.tick if runtime.pipeline.last else 0
-                    write_progress(runtime.pipeline.storage, file, tick)
-                self._known[name] = Delivery(sink, self._target(sink), tick)
+                    tick = pipeline.last.tick if pipeline.last else 0
+                    write_progress(pipeline.storage, file, tick)
+                # What is swept, every sink has got, or there was nothing in it for this one.
+                tick = max(tick, pipeline.first_kept - 1)
+                self._known[sink.name] = Delivery(sink, self._target(sink), tick)
+
+    def forget_dropped(self) -> None:
+        """Deliver no more to sinks that the catalog does not have."""
+        sinks = {sink.name: sink for sink in self._runtime.catalog.sinks.values()}
+        for name in [n for n, d in self._known.items() if sinks.get(n) != d.sink]:
+            del self._known[name]
 
     def _file(self, sink: Sink) -> str:
         return progress_file(sink, self._runtime.since(sink))
 
     def _target(self, sink: Sink) -> Target:
         if sink.target.kind == "PARQUET":
-            return ParquetTarget(str(sink.target.option("path")))
+            return ParquetTarget(str(sink.target.option("path")), digest(sink.name))
         if sink.target.kind == "KAFKA":
             return KafkaTarget(self._runtime.spark, sink.target)
         secret = sink.target.option("secret")

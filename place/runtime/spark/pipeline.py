@@ -14,21 +14,21 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark import RDD, Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from place.engine.changes import settle
 from place.engine.route import Matrix
-from place.errors import ConfigurationError, PlaceError
-from place.model.segment import ARROW
+from place.errors import ConfigurationError, InternalError, PlaceError
 from place.plan.catalog import Catalog
 from place.plan.query import Query
 from place.runtime import manifest as manifests
 from place.runtime.crash import point
+from place.runtime.local import table_of
 from place.runtime.manifest import Manifest, Mark, Posted
 from place.runtime.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.pack import write_tables
@@ -144,9 +144,13 @@ class Pipeline:
             previous = self.last
             number = 1 if previous is None else previous.tick + 1
             job = self._job(number, catalog)
-            results = self._run(job, entry)
-            ran = time.perf_counter()
-            answered = self._answer(job, catalog, results)
+            try:
+                results = self._run(job, entry)
+                ran = time.perf_counter()
+                answered = self._answer(job, catalog, results)
+            except PlaceError:
+                self._sweep_attempt(job)
+                raise
             manifest = self._manifest(job, catalog, entry, results, answered)
             settled = time.perf_counter()
             manifest = replace(
@@ -172,9 +176,9 @@ class Pipeline:
     def _job(self, number: int, catalog: Catalog) -> Job:
         states = dict(self.last.states) if self.last is not None else {}
         version = self.last.catalog if self.last is not None else 0
-        if version != catalog.version and version not in self._catalogs:
-            raise ConfigurationError("the catalog of the last tick is not known")
         after = self._known(catalog)
+        if states and version not in self._catalogs:
+            raise InternalError("the catalog of the last tick is not known")
         return Job(
             self.storage,
             number,
@@ -194,23 +198,31 @@ class Pipeline:
     def _known(self, catalog: Catalog) -> Broadcast[Catalog]:
         """The catalog for tasks, sent once; the rows of its tables are in files."""
         if catalog.version not in self._catalogs:
-            for key, table in catalog.tables.items():
+            for table in catalog.tables.values():
                 name = table_file(catalog, table.name)
                 if name not in self._tables and not self.storage.exists(name):
-                    self._write_table(name, catalog, key)
+                    rows = table_of(catalog, table.name, {})
+                    self.storage.write(name, partial(write_tables, tables={"rows": rows}))
                 self._tables.add(name)
             slim = replace(catalog, contents={}, texts={})
             self._catalogs[catalog.version] = self._context.broadcast(slim)
-            for old in sorted(self._catalogs)[:-2]:
+            needed = {catalog.version, self.last.catalog if self.last is not None else 0}
+            for old in self._catalogs.keys() - needed:
                 self._catalogs.pop(old).destroy()
+            self._sweep_tables(catalog)
         return self._catalogs[catalog.version]
 
-    def _write_table(self, name: str, catalog: Catalog, key: str) -> None:
-        columns, rows = catalog.tables[key].columns, catalog.contents[key]
-        values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-        arrays = [pa.array(v, ARROW[c.type]) for v, c in zip(values, columns, strict=True)]
-        table = pa.Table.from_arrays(arrays, names=[f"c{i}" for i in range(len(columns))])
-        self.storage.write(name, lambda out: write_tables(out, {"rows": table}))
+    def _sweep_tables(self, catalog: Catalog) -> None:
+        """Rows of tables that neither the last tick nor this version of the catalog has."""
+        named = {
+            table_file(c.value, t.name)
+            for c in self._catalogs.values()
+            for t in c.value.tables.values()
+        }
+        named |= {table_file(catalog, table.name) for table in catalog.tables.values()}
+        for name in [n for n, _ in self.storage.list("tables") if n not in named]:
+            self.storage.remove(name)
+            self._tables.discard(name)
 
     def _run(self, job: Job, entry: Entry) -> list[CellResult]:
         """Route, match and answer in one action."""
@@ -246,7 +258,9 @@ class Pipeline:
                 yield run_cell(job, places[cell], mine)
 
         routed = given.rows.mapPartitions(to_cells).partitionBy(count, lambda cell: cell)
-        return self._collect(routed.mapPartitions(match))
+        found = self._collect(routed.mapPartitions(match))
+        # A batch without a row, from which nothing was routed, is a tick without inputs.
+        return found or self._run(job, replace(entry, given=None, inputs=()))
 
     def _collect(self, rdd: RDD[Any]) -> list[Any]:
         try:
@@ -324,6 +338,18 @@ class Pipeline:
 
     # What is kept
 
+    def _sweep_attempt(self, job: Job) -> None:
+        """A tick that failed leaves no files behind, or a full disk would stay full."""
+        with contextlib.suppress(OSError):
+            for directory in ("state", "outbox", "segments", "quarantine"):
+                for name, _ in self.storage.list(directory):
+                    if f"-{job.attempt}-" in name:
+                        self.storage.remove(name)
+
+    def kept_bytes(self) -> int:
+        """The size of the deltas that are kept."""
+        return sum(posted.size for kept in self._kept for posted in kept.outbox)
+
     def _sweep(self, previous: Manifest | None) -> None:
         """Remove what the new manifest makes superfluous, and what is more than should be kept."""
         assert self.last is not None
@@ -342,7 +368,7 @@ class Pipeline:
     def _surplus(self) -> list[str]:
         """The oldest ticks, beyond those that should be kept and that someone still needs."""
         doomed: list[str] = []
-        size = sum(p.size for kept in self._kept for p in kept.outbox)
+        size = self.kept_bytes()
         while len(self._kept) > 1 and (
             len(self._kept) > self._keep.ticks or size > self._keep.outbox_bytes
         ):
@@ -350,7 +376,8 @@ class Pipeline:
                 break
             oldest = self._kept.pop(0)
             size -= sum(posted.size for posted in oldest.outbox)
-            doomed += [*oldest.files, manifests.name_of(oldest.tick)]
+            # Who reads beside us looks for the manifest first.
+            doomed += [manifests.name_of(oldest.tick), *oldest.files]
         if self.last is not None and self.last.quarantine:
             aside = list(self.storage.list("quarantine"))
             size = sum(length for _, length in aside)
@@ -376,9 +403,10 @@ class Pipeline:
                 is_old = directory == "quarantine" and name < oldest
                 if name not in named and not is_old:
                     self.storage.remove(name)
-        for name, _ in self.storage.list("manifest"):
-            if name.endswith(".tmp"):
-                self.storage.remove(name)
+        for directory in ("manifest", "sinks"):
+            for name, _ in self.storage.list(directory):
+                if name.endswith(".tmp"):
+                    self.storage.remove(name)
 
 
 def _as_it_is(item: TickInput) -> TickInput:
@@ -386,7 +414,7 @@ def _as_it_is(item: TickInput) -> TickInput:
 
 
 def _described(item: TickInput) -> dict[str, Any]:
-    return {key: value for key, value in asdict(item).items() if value not in (None, (), 0, 0.0)}
+    return {key: value for key, value in asdict(item).items() if value is not None}
 
 
 def _metrics(

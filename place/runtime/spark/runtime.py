@@ -8,16 +8,17 @@ one when the next begins.
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from place.engine.plans import missing_operator
 from place.engine.route import Matrix
-from place.errors import Unsupported
+from place.errors import ConfigurationError, PlaceError
 from place.model.delta import Answer, Delta
 from place.model.reading import Input
 from place.model.schema import Sink, Stream
@@ -35,7 +36,7 @@ from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.pipeline import Entry, Keep, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput, PackInput, write_told
-from place.runtime.storage import Storage
+from place.runtime.storage import Storage, StorageFull
 from place.runtime.store import CatalogStore
 
 
@@ -74,11 +75,11 @@ class SparkRuntime:
         self, storage: str | None, matrix: Matrix | None, threads: int | None, keep: Keep | None
     ) -> None:
         about = self.home.about
-        storage = storage or about.get("storage") or str(self.directory.absolute())
         cells = about.get("cells")
         if matrix is None:
             matrix = Matrix(*cells) if cells else Matrix()
-        self.home.remember(storage=storage, cells=cells or [matrix.rows, matrix.columns])
+        storage = self._place(storage)
+        self.home.remember(cells=cells or [matrix.rows, matrix.columns])
         cores = self.spark.sparkContext.defaultParallelism
         share = max(1, cores // (matrix.rows * matrix.columns)) if threads is None else threads
         self.pipeline = Pipeline(
@@ -100,13 +101,23 @@ class SparkRuntime:
             self.deliveries.deliver(last)
         self._roll_forward()
 
+    def _place(self, storage: str | None) -> str:
+        """Where state and deltas are; a home remembers it if it is not the home itself."""
+        about = self.home.about
+        if storage is not None and "://" not in storage:
+            storage = str(Path(storage).absolute())
+        if "cells" in about and storage is not None and storage != about.get("storage"):
+            known = about.get("storage") or "the home itself"
+            raise ConfigurationError(f"the storage of this home is {known}, not {storage}")
+        if storage is not None:
+            self.home.remember(storage=storage)
+        return storage or about.get("storage") or str(self.directory.absolute())
+
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
         newest = self._store.load()
         if newest.version != self.catalog.version:
-            self.catalog = newest
-            self.tick(Entry())
-            self.deliveries.follow()
+            self._adopt(newest)
         last = self.pipeline.last
         done = last.ingest if last is not None else 0
         for name, _ in self._ingest.list("ingest"):
@@ -115,12 +126,22 @@ class SparkRuntime:
                 self._ingest.remove(name)
                 continue
             self._sequence = number
-            self._take(number, name)
+            try:
+                self._take(number, name)
+            except StorageFull:
+                raise
+            except PlaceError as error:  # it was never acknowledged, and must not stop the rest
+                self._ingest.move(name, f"{name}.failed")
+                print(f"place: {name}.failed is set aside: {error}", file=sys.stderr)
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
-        self.deliveries.check(self._keep.ticks)
-        return self.pipeline.tick(self.catalog, entry)
+        with self.pipeline.lock:
+            return self.pipeline.tick(self.catalog, entry)
+
+    def check_sinks(self) -> None:
+        """Raise if a sink is so far behind that no more should be taken in."""
+        self.deliveries.check(self._keep)
 
     def _committed(self, manifest: Manifest) -> None:
         """A tick is done: sinks and subscribers get its deltas."""
@@ -164,21 +185,40 @@ class SparkRuntime:
         check_operators(catalog.queries.values(), self.name)
         with self._owned():
             self._store.save(self.catalog, catalog)
-            self.catalog = catalog
-            deltas = self._deltas(self.tick(Entry()))
-            self.deliveries.follow()
+            deltas = self._deltas(self._adopt(catalog))
         self.sources.follow()
         return deltas
+
+    def _adopt(self, catalog: Catalog) -> Manifest:
+        """Make a tick of a version that is in the store; if that fails, take the version back."""
+        before, self.catalog = self.catalog, catalog
+        self.deliveries.forget_dropped()
+        try:
+            manifest = self.tick(Entry())
+        except PlaceError:
+            self.catalog = replace(before, version=catalog.version + 1)
+            self._store.save(catalog, self.catalog)
+            raise
+        finally:
+            self.deliveries.follow()
+        return manifest
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
         with self._owned():
+            self.check_sinks()
             told = told_of(self.catalog, inputs)
             self._sequence += 1
             name = f"ingest/{self._sequence:012d}.arrow"
             self._ingest.write(f"{name}.tmp", lambda out: write_told(out, told))
             self._ingest.move(f"{name}.tmp", name)
-            return self._deltas(self._take(self._sequence, name))
+            try:
+                return self._deltas(self._take(self._sequence, name))
+            except PlaceError:
+                last = self.pipeline.last
+                if last is None or last.ingest < self._sequence:
+                    self._ingest.remove(name)  # it is not taken, and whoever pushed it is told
+                raise
 
     def _take(self, number: int, name: str) -> Manifest:
         if self._ingest.root == self.pipeline.storage.root:
@@ -201,9 +241,7 @@ class SparkRuntime:
 
     def ask(self, query: Query, trace: dict[str, int] | None = None) -> Answer:
         """The answer of any query as of the last tick."""
-        operator = missing_operator(query)
-        if operator is not None:
-            raise Unsupported(operator, self.name)
+        check_operators([query], self.name)
         return self._probe(query)
 
     def statistics(self, stream: str) -> dict[str, int]:

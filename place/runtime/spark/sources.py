@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from place.engine.worker import UNORDERED
 from place.errors import ConfigurationError, PlaceError
 from place.model.schema import External, Stream
 from place.plan.catalog import fold
@@ -29,12 +30,13 @@ from place.runtime.manifest import Mark
 from place.runtime.spark.pipeline import Entry, Given
 from place.runtime.spark.session import KAFKA
 from place.runtime.spark.task import FileInput, Job, PackInput, TickInput, keep_routed
-from place.runtime.storage import StorageFull
+from place.runtime.storage import StorageFull, digest
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
 
 FILES_PER_TICK = 64
+MESSAGES_PER_TICK = 1_000_000
 PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 NAMES = "file STRING, bad BIGINT, quarantine ARRAY<STRING>, seconds DOUBLE, number INT"
 
@@ -47,7 +49,12 @@ class Running:
     """A source that is being read."""
 
     stream: Stream
-    query: StreamingQuery
+    query: StreamingQuery | None = None
+    is_stopping: bool = False
+
+
+class Stopped(Exception):
+    """A batch that came too late to be a tick: Spark gives it again when it is read again."""
 
 
 class Sources:
@@ -64,6 +71,7 @@ class Sources:
 
     def start(self) -> None:
         """Read all sources from now on, as data comes."""
+        self.failure = None
         self._trigger = {"processingTime": "0 seconds"}
         self.follow()
 
@@ -71,9 +79,11 @@ class Sources:
         """Read all that the sources have now, and return when it is done."""
         if self._trigger is not None:
             raise ConfigurationError("the sources are being read already", hint="stop them first")
+        self.failure = None
         self._trigger = {"availableNow": True}
         try:
             self.follow()
+            self.check()
             for running in list(self._running.values()):
                 self._wait(running)
         finally:
@@ -96,12 +106,21 @@ class Sources:
         self.follow()
 
     def follow(self) -> None:
-        """Read the sources of the streams that there are now, once reading has begun."""
+        """Read the sources of the streams that there are now, once reading has begun.
+
+        What keeps one from being read is told by `check`: the statement that made it has worked.
+        """
         if self._trigger is None:
             return
+        try:
+            self._follow()
+        except PlaceError as error:
+            self.failure = error
+
+    def _follow(self) -> None:
         streams = {stream.name: stream for stream in self._runtime.catalog.streams.values()}
         for name, running in list(self._running.items()):
-            if streams.get(name) is not running.stream:
+            if streams.get(name) != running.stream:
                 self._stop(name)
         for name, stream in streams.items():
             if name not in self._running and (stream.source or name in self._attached):
@@ -112,43 +131,58 @@ class Sources:
         if self.failure is not None:
             raise self.failure
         for running in self._running.values():
-            error = running.query.exception()
+            error = running.query.exception() if running.query is not None else None
             if error is not None:
                 raise self.failure or _failed(running, str(error))
 
-    def is_active(self) -> bool:
-        return any(running.query.isActive for running in self._running.values())
+    def is_waited_for(self) -> bool:
+        """Has a source data that is not yet in a tick?"""
+        return any(
+            running.query is not None and bool(running.query.status["isDataAvailable"])
+            for running in self._running.values()
+        )
 
     def _wait(self, running: Running) -> None:
+        assert running.query is not None
         try:
             running.query.awaitTermination()
         except Exception as error:  # of Spark; what we raised ourselves is kept
             raise self.failure or _failed(running, str(error)) from None
 
     def _stop(self, name: str) -> None:
-        running = self._running.pop(name)
-        with self._runtime.pipeline.lock, contextlib.suppress(Exception):
-            running.query.stop()
+        # The tick that is under way is finished; a batch that waits for its turn is refused, and
+        # only then Spark is asked to stop, which waits for the batch.
+        with self._runtime.pipeline.lock:
+            running = self._running.pop(name)
+            running.is_stopping = True
+        if running.query is not None:
+            with contextlib.suppress(Exception):
+                running.query.stop()
 
     def _begin(self, stream: Stream) -> None:
         frame, given = self._opened(stream)
         label = f"{fold(stream.name)}-{self._runtime.since(stream)}"
-        checkpoint = self._runtime.pipeline.storage.path(f"checkpoints/{label.encode().hex()}")
+        storage = self._runtime.pipeline.storage
+        name = f"checkpoints/{digest(label)}"
+        checkpoint = storage.path(name) if storage.is_local else f"{storage.root}/{name}"
         writer = frame.writeStream.queryName(f"place-{stream.name}-{id(self)}")
         writer = writer.option("checkpointLocation", checkpoint)
-        handle = self._handler(stream, label, given)
-        query = writer.foreachBatch(handle).trigger(**(self._trigger or {})).start()
-        self._running[stream.name] = Running(stream, query)
+        self._running[stream.name] = running = Running(stream)
+        handle = self._handler(running, label, given)
+        running.query = writer.foreachBatch(handle).trigger(**(self._trigger or {})).start()
 
     def _handler(
-        self, stream: Stream, label: str, given: FromBatch
+        self, running: Running, label: str, given: FromBatch
     ) -> Callable[[DataFrame, int], None]:
         """What a batch of a source is: a tick, unless it has been one already."""
-        runtime = self._runtime
+        runtime, stream = self._runtime, running.stream
 
         def take(frame: DataFrame, batch: int) -> None:
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
             with runtime.pipeline.lock:
+                if running.is_stopping or stream not in runtime.catalog.streams.values():
+                    raise Stopped
+                runtime.check_sinks()
                 last = runtime.pipeline.last
                 mark = last.sources.get(label) if last is not None else None
                 if mark is not None and mark.query != query:
@@ -204,6 +238,7 @@ class Sources:
         reader = reader.option("kafka.bootstrap.servers", str(source.option("servers")))
         reader = reader.option("subscribe", str(source.option("topic")))
         reader = reader.option("startingOffsets", "earliest")
+        reader = reader.option("maxOffsetsPerTrigger", MESSAGES_PER_TICK)
         try:
             frame = reader.load()
         except Exception as error:  # Spark names the missing connector in its own way
@@ -259,7 +294,7 @@ def _frame_given(stream: Stream) -> FromBatch:
         table = pa.Table.from_batches(found)
         arrival = int(time.time() * 1e6) if stream.time is None else None
         routed = check_table(stream, table, f"partition {number}", arrival=arrival)
-        return keep_routed(job, stream.name, {None: routed}, number, start)
+        return keep_routed(job, stream.name, {UNORDERED: routed}, number, start)
 
     return lambda frame: lambda job: _through(frame, job, stream.name, route)
 

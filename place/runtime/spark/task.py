@@ -7,7 +7,7 @@ last tick in its memory only saves time.
 
 from __future__ import annotations
 
-import json
+import re
 import time
 import uuid
 from collections import OrderedDict
@@ -23,18 +23,16 @@ from place.engine.route import Matrix, Place
 from place.engine.state import load_worker, save_worker
 from place.engine.worker import Segment, TableOf, Told, Worker
 from place.model.reading import Advance
-from place.model.schema import Stream
-from place.model.time import format_timestamp
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
-from place.runtime.check import Rejected, Routed
+from place.runtime.check import Rejected, Routed, late_readings
 from place.runtime.crash import point
 from place.runtime.files import read_file
 from place.runtime.manifest import Posted, Saved
 from place.runtime.outbox import write_outbox
 from place.runtime.pack import read_facts, read_tables, write_tables
 from place.runtime.quarantine import pack
-from place.runtime.storage import Storage
+from place.runtime.storage import Storage, digest
 
 MOST_KEPT = 4
 """So many cells stay in the memory of a worker process, those used last."""
@@ -148,7 +146,7 @@ def keep_routed(
     file = f"segments/{name}.arrow"
     job.storage.write(file, lambda out: write_told(out, told))
     rejected = [bad for routed in parts.values() for bad in routed.rejected]
-    aside = _set_aside(job, stream, rejected, uuid.uuid4().hex[:12])
+    aside = _set_aside(job, stream, rejected)
     seconds = time.perf_counter() - start
     return PackInput(file, order, stream, len(rejected), aside, seconds)
 
@@ -164,15 +162,18 @@ def _opened(path: str) -> tuple[pa.fs.FileSystem, str]:
     if path.startswith("file:"):
         return pa.fs.LocalFileSystem(), "/" + path.removeprefix("file:").lstrip("/")
     if "://" in path:
-        found: tuple[pa.fs.FileSystem, str] = pa.fs.FileSystem.from_uri(path)
+        # Hadoop's names of the schemes are not always Arrow's.
+        found: tuple[pa.fs.FileSystem, str] = pa.fs.FileSystem.from_uri(
+            re.sub("^s3[an]:", "s3:", path)
+        )
         return found
     return pa.fs.LocalFileSystem(), path
 
 
-def _set_aside(job: Job, stream: str, rejected: list[Rejected], name: str) -> tuple[str, ...]:
+def _set_aside(job: Job, stream: str, rejected: list[Rejected]) -> tuple[str, ...]:
     if not rejected:
         return ()
-    file = f"quarantine/{job.tick:012d}-{job.attempt}-{name}.jsonl"
+    file = f"quarantine/{job.tick:012d}-{job.attempt}-{uuid.uuid4().hex[:12]}.jsonl"
     content = pack(stream, job.tick, rejected)
     job.storage.write(file, lambda out: out.write(content))
     return (file,)
@@ -226,7 +227,8 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     unsettled = [] if alone else [change for change in changes if not change.is_settled]
     clock.lap("answer")
     point("state", job.tick, job.driver)
-    token = f"{job.tick:012d}-{job.attempt}"
+    # Each attempt of a task has names of its own: one that was given up may still be writing.
+    token = f"{job.tick:012d}-{job.attempt}-{uuid.uuid4().hex[:8]}"
     file = f"state/{result.cell}/{token}.arrow"
     state = save_worker(worker)
     size = job.storage.write(file, lambda out: write_tables(out, state))
@@ -234,21 +236,19 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     clock.lap("state")
     point("outbox", job.tick, job.driver)
     if settled:
-        posted = f"outbox/{job.tick:012d}-{result.cell}-{job.attempt}.arrow"
+        posted = f"outbox/{token}-{result.cell}.arrow"
         result.outbox = Posted(posted, *write_outbox(job.storage, posted, settled))
     if unsettled:
-        posted = f"segments/{job.tick:012d}-{result.cell}-{job.attempt}-open.arrow"
+        posted = f"segments/{token}-{result.cell}-open.arrow"
         result.open = Posted(posted, *write_outbox(job.storage, posted, unsettled))
     clock.lap("outbox")
     if (place.row, place.column) == (0, 0):
         for stream, bad in rejected.items():
             result.bad[stream] = result.bad.get(stream, 0) + len(bad)
-            result.quarantine += _set_aside(job, stream, bad, f"read-{fold(stream)}")
+            result.quarantine += _set_aside(job, stream, bad)
         for segment in worker.aside:
-            late = _late(job.after.value.streams[fold(segment.stream)], segment.table)
-            result.quarantine += _set_aside(
-                job, segment.stream, late, f"late-{fold(segment.stream)}-{len(result.quarantine)}"
-            )
+            late = late_readings(job.after.value.streams[fold(segment.stream)], segment.table)
+            result.quarantine += _set_aside(job, segment.stream, late)
     else:  # one cell tells for all
         result.quarantine, result.bad = (), {}
     _tell(worker, result)
@@ -282,6 +282,8 @@ def _resume(job: Job, place: Place) -> Worker:
 
 
 def _keep(storage: Storage, cell: str, token: str, worker: Worker) -> None:
+    if worker.is_bloated():  # the next tick begins with its state, and only the texts in use
+        return
     _KEPT[storage.root, cell] = token, worker
     while len(_KEPT) > MOST_KEPT:
         _KEPT.popitem(last=False)
@@ -289,7 +291,7 @@ def _keep(storage: Storage, cell: str, token: str, worker: Worker) -> None:
 
 def table_file(catalog: Catalog, name: str) -> str:
     """The file that holds the rows of a table."""
-    return f"tables/{fold(name).encode().hex()}-{catalog.revisions[fold(name)]}.arrow"
+    return f"tables/{digest(fold(name))}-{catalog.revisions[fold(name)]}.arrow"
 
 
 def _tables(storage: Storage, catalog: Catalog) -> TableOf:
@@ -321,16 +323,6 @@ def _gather(
             told.append(Advance(item.time, item.stream))
     result.rows = sum(item.table.num_rows for item in told if isinstance(item, Segment))
     return told, rejected
-
-
-def _late(stream: Stream, table: pa.Table) -> list[Rejected]:
-    """Readings that came too late, as they are set aside."""
-    found = []
-    for row in table.slice(0, 10_000).to_pylist():
-        moment = row.pop("time") if stream.time is None else row[stream.columns[stream.time].name]
-        reason = f"late: its time {format_timestamp(moment)} was over when it came"
-        found.append(Rejected(stream.name, None, reason, json.dumps(row, default=str)[:2000]))
-    return found
 
 
 def _tell(worker: Worker, result: CellResult) -> None:
