@@ -120,7 +120,8 @@ class _Codes:
                     codes.append(table.column(0))
                 for column in codes:
                     used[column.drop_null().to_numpy()] = True
-        self.became = np.cumsum(used, dtype=np.int32) - 1
+        # One more, because a NULL has the code 0 also where there is no text at all.
+        self.became = np.cumsum(np.append(used, False), dtype=np.int32) - 1
         self.dictionary = Dictionary(texts.filter(pa.array(used)).to_pylist())
 
     def unpack(self, table: pa.Table, columns: tuple[Column, ...], *, coded_keys: bool) -> Messages:

@@ -1,0 +1,249 @@
+"""The pipeline when something fails: statements, pushes and sinks that cannot work, and stops."""
+
+import http.server
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+from place.engine.worker import UNORDERED, Segment
+from place.errors import ConfigurationError, PlaceError, StatementError
+from place.model.clock import Clock
+from place.model.segment import make_segment
+from place.runtime.spark.pipeline import Keep, Pipeline
+from place.runtime.storage import StorageFull
+from tests.test_pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def test_a_late_disappearance_is_set_aside(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as session:
+        session.sql(CARS)
+        session.push("Cars", [reading(1, 1, 1, 9)], time=(START + 9) * 1_000_000)
+        session.disappear("Cars", 1, (START + 2) * 1_000_000)
+        assert runtime_of(session).statistics("Cars")["late"] == 1
+    (path,) = (tmp_path / "home" / "quarantine").iterdir()
+    assert "late: its time 2026-01-01 00:00:02" in path.read_text("utf-8")
+
+
+def test_a_quiet_sink_survives_a_restart(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with opened(home, keep=Keep(ticks=3)) as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.sql(f"CREATE SINK quiet FOR near TO PARQUET ('{tmp_path}/changes')")
+        for second in range(1, 8):
+            session.push("Cars", [reading(1, 9, 9, second)], time=(START + second) * 1_000_000)
+    with opened(home, keep=Keep(ticks=3)) as session:
+        session.push("Cars", [reading(1, 1, 1, 20)], time=(START + 20) * 1_000_000)
+    assert pyarrow.dataset.dataset(tmp_path / "changes").count_rows() == 1
+
+
+def test_a_sink_that_fails_stops_the_pipeline_before_anything_is_lost(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where a directory should be")
+    home = tmp_path / "home"
+    with opened(home, keep=Keep(ticks=3)) as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.sql(f"CREATE SINK out FOR ALL TO PARQUET ('{blocked}/changes')")
+        second = 0
+        with pytest.raises(ConfigurationError, match="ticks behind"):
+            for second in range(1, 9):
+                x = 1 + 8 * (second % 2)
+                session.push("Cars", [reading(1, x, 1, second)], time=(START + second) * 1_000_000)
+        assert second > 3
+        blocked.unlink()
+    with opened(home, keep=Keep(ticks=3)) as session:  # it has been mended
+        session.push("Cars", [reading(2, 1, 1, 50)], time=(START + 50) * 1_000_000)
+        signs = pyarrow.dataset.dataset(blocked / "changes").to_table().num_rows
+        assert signs == second - 1  # the first is outside, the last was refused, and one more
+        session.sql("DROP SINK out")
+        assert session.answer("near")
+
+
+def test_two_sinks_may_share_a_directory(tmp_path: Path) -> None:
+    with opened() as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        for name in ("one", "two"):
+            session.sql(f"CREATE SINK {name} FOR near TO PARQUET ('{tmp_path}/changes')")
+        session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
+    assert pyarrow.dataset.dataset(tmp_path / "changes").count_rows() == 2
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    answers: list[int] = []
+    got: list[bytes] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        status = self.answers.pop(0) if self.answers else 200
+        if status == 200:
+            self.got.append(body)
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[str]:
+    Receiver.answers, Receiver.got = [], []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_webhook_gets_every_tick_also_if_it_fails_at_first(receiver: str) -> None:
+    Receiver.answers = [500, 302]
+    with opened() as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.sql(f"CREATE SINK w FOR ALL TO WEBHOOK (url = '{receiver}', secret = 'hush')")
+        for second in range(1, 4):
+            row = reading(second, 1, 1, second)
+            session.push("Cars", [row], time=(START + second) * 1_000_000)
+        assert session.sql("DESCRIBE w").rows[0][0].endswith("secret = '***')")  # type: ignore[union-attr]
+    rows = [json.loads(line)["row"] for body in Receiver.got for line in body.splitlines()]
+    assert rows == [[1, "a"], [2, "a"], [3, "a"]]
+
+
+def test_statements_that_cannot_work_are_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with opened(home) as session:
+        session.sql(CARS)
+        with pytest.raises(StatementError, match="address of the web"):
+            session.sql("CREATE SINK w FOR ALL TO WEBHOOK (url = 'ftp://x')")
+        name = "t" * 140
+        session.sql(f"CREATE TABLE {name} (ID BIGINT) AS VALUES (1)")
+        session.sql(f"CREATE SINK {name} FOR ALL TO PARQUET ('{tmp_path}/changes')")
+        session.sql('CREATE STREAM "../../evil" (id BIGINT KEY, x DOUBLE, y DOUBLE)')
+        session.push("../../evil", [(1, 1, 1)], time=2)
+        session.push("../../evil", [(1, 1, 1)], time=1)
+    with opened(home) as session:
+        assert len(session.catalog.tables) == 1
+    assert not list(tmp_path.glob("*evil*"))
+
+
+def test_a_tick_that_fails_takes_its_statement_or_push_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    fails = [0]
+    as_it_is = Pipeline._answer
+
+    def full(self: Pipeline, *arguments: Any) -> Any:
+        if fails[0]:
+            fails[0] -= 1
+            raise StorageFull("no space left")
+        return as_it_is(self, *arguments)
+
+    monkeypatch.setattr(Pipeline, "_answer", full)
+    with opened(home) as session:
+        session.sql(CARS)
+        session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
+        for attempt in (lambda: session.sql(NEAR), lambda: session.sql("DROP STREAM Cars")):
+            fails[0] = 1
+            with pytest.raises(StorageFull):
+                attempt()
+        fails[0] = 1
+        with pytest.raises(StorageFull):
+            session.push("Cars", [reading(2, 1, 1, 2)], time=(START + 2) * 1_000_000)
+        assert [d.row for d in session.sql(NEAR).deltas] == [(1, "a")]
+        session.push("Cars", [reading(3, 1, 1, 3)], time=(START + 3) * 1_000_000)
+    with opened(home) as session:
+        assert session.answer("near") == [(1, "a"), (3, "a")]
+        assert [each.delta.row for each in session.resume()] == [(1, "a"), (3, "a")]
+        assert len(list((home / "state" / "0-0").iterdir())) == 1
+
+
+def test_dropping_a_stream_does_not_wait_for_its_waiting_batch(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as session:
+        session.sql(f"{CARS} FROM FILES ('{tmp_path}/in', format = 'csv')")
+        runtime = runtime_of(session)
+        session.start()
+        with runtime.pipeline.lock:
+            write_csv(tmp_path / "in" / "1.csv", [reading(1, 1, 1, 1)])
+            time.sleep(2)  # its batch waits for the lock now
+            dropping = threading.Thread(target=lambda: session.sql("DROP STREAM Cars"))
+            dropping.start()
+            time.sleep(0.2)
+        dropping.join(timeout=30)
+        assert not dropping.is_alive()
+        session.stop()
+        runtime.sources.check()
+
+
+def test_partitions_of_one_tick_wait_for_each_other() -> None:
+    clock = Clock()
+    times = np.arange(1, 101)
+    clock.meet(["0", "1"])
+    assert clock.tell_all(times, "0").all()
+    assert clock.closed is None
+    assert clock.tell_all(times, "1").all()
+    assert clock.closed == 99
+
+
+def test_rows_of_a_source_without_an_order_are_taken_by_time(tmp_path: Path) -> None:
+    from place.engine.route import Matrix
+    from place.engine.worker import Worker
+    from place.model.reading import make_reading
+
+    with opened() as session:
+        session.sql(CARS)
+        stream = session.stream("Cars")
+        parts = [
+            make_segment(stream, [make_reading(stream, reading(1, 1, 1, s)) for s in seconds])
+            for seconds in ((1, 3, 5), (2, 4, 6))
+        ]
+        worker = Worker(Matrix().places()[0])
+        worker.become(session.catalog, lambda name: pa.table({}))
+        worker.take([Segment("Cars", part, UNORDERED) for part in parts])
+        assert worker.late == {"Cars": 0}
+
+
+def test_a_home_that_is_moved_goes_on_and_another_storage_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
+    (tmp_path / "home").rename(tmp_path / "moved")
+    with opened(tmp_path / "moved") as session:
+        assert session.answer("near") == [(1, "a")]
+    with pytest.raises(PlaceError, match="storage of this home"):
+        opened(tmp_path / "moved", storage=str(tmp_path / "elsewhere"))
+
+
+def test_an_empty_batch_is_a_tick_of_several_cells_too(tmp_path: Path) -> None:
+    from place.engine.route import Matrix
+    from place.runtime.spark.session import start_session
+
+    spark = start_session("local[2]")
+    (tmp_path / "in").mkdir()
+    pa.parquet.write_table(pa.table({"id": [1], "x": [1.0], "y": [1.0]}), tmp_path / "in/1.parquet")
+    frame = spark.readStream.schema("id BIGINT, x DOUBLE, y DOUBLE").parquet(str(tmp_path / "in"))
+    with opened(tmp_path / "home", matrix=Matrix(1, 2)) as session:
+        session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE)")
+        session.attach("Cars", frame.where("id > 5"))
+        session.drain()
+        assert runtime_of(session).statistics("Cars")["readings"] == 0
