@@ -425,7 +425,12 @@ class Cell:
             Side(regions.now, points[:, 0:2], now=True),
             Side(regions.before, points[:, 2:4], now=False),
         )
-        decided = decide(self, regions, found, view, sides, rows, subject)
+        alone = (
+            not modes.any()
+            and (changed is None or bool(changed.was.all() and changed.now.all()))
+            and np.array_equal(regions.now.focals[:size], regions.before.focals[:size])
+        )
+        decided = decide(self, regions, found, view, sides, rows, subject, alone=alone)
         return make_changes(self, regions, decided, view, rows, instant)
 
 

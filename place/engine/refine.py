@@ -69,12 +69,21 @@ def decide(
     sides: tuple[Side, Side],
     rows: dict[str, Changed],
     subject: str,
+    *,
+    alone: bool,
 ) -> Decided:
-    """Decide all candidates; each pair of a region and an object comes out once."""
+    """Decide all candidates; each pair of a region and an object comes out once.
+
+    `alone` tells that no pair can be an object and its own region: of regions that report only who
+    comes and goes, such a pair is one only where the object does, or the region follows another.
+    """
     seats = cell.focals.seats(subject)
     before, after = regions.before.focals, regions.now.focals
-    was, now = np.empty(len(found.codes), np.bool_), np.empty(len(found.codes), np.bool_)
-    told_apart(found.regions, found.slots, found.codes, after, before, seats, was, now)
+    if alone:
+        was, now = found.codes > 1, (found.codes & 1).astype(np.bool_)
+    else:
+        was, now = np.empty(len(found.codes), np.bool_), np.empty(len(found.codes), np.bool_)
+        told_apart(found.regions, found.slots, found.codes, after, before, seats, was, now)
     if found.touched is None:
         return Decided(found.regions, found.slots, was, now)
     open_pairs = _once(regions, found.regions, found.slots, np.flatnonzero(found.touched))

