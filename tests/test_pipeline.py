@@ -26,6 +26,7 @@ from place.runtime.local import told_of
 from place.runtime.spark.pipeline import Keep
 from place.runtime.spark.runtime import SparkRuntime
 from place.runtime.spark.session import start_session
+from place.runtime.spark.sources import Sources
 from place.runtime.spark.task import write_told
 from place.runtime.storage import Storage
 from place.runtime.tables import TableLoader
@@ -474,3 +475,43 @@ def test_a_replay_does_not_depend_on_how_it_is_run(recorded: Path) -> None:
         found.append(Counter(zip(*columns, strict=True)))
     assert found[0] == found[1] == found[2] == found[3]
     assert found[0].total() > 50
+
+
+def test_messages_of_a_topic_by_their_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but Kafka itself: rows as its connector gives them, from files."""
+    spark = start_session("local[2]")
+    (tmp_path / "in").mkdir()
+    texts, partitions = [], []
+    for partition in range(2):
+        for second in range(1, 6):
+            row = {"id": partition, "x": second, "y": 1, "ts": place_time((START + second) * 10**6)}
+            texts.append(json.dumps(row))
+            partitions.append(partition)
+    texts.append("no reading")
+    partitions.append(1)
+    stamps = [START * 10**6] * len(texts)
+    table = pa.table(
+        {
+            "value": pa.array([text.encode() for text in texts], pa.binary()),
+            "partition": pa.array(partitions, pa.int32()),
+            "offset": pa.array(range(len(texts)), pa.int64()),
+            "timestamp": pa.array(stamps, pa.timestamp("us", "UTC")),
+        }
+    )
+    pq.write_table(table, tmp_path / "in" / "1.parquet")
+    schema = "value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP"
+    frame = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    monkeypatch.setattr(Sources, "_kafka", lambda self, source: frame)
+    with opened(tmp_path / "home") as session:
+        source = "FROM KAFKA (servers = 'nowhere:1', topic = 'cars', format = 'json')"
+        session.sql(
+            f"CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP) {source}"
+        )
+        session.sql("REGISTER QUERY near AS SELECT id FROM Cars INSIDE (0, 0, 3, 3)")
+        session.drain()
+        counts = runtime_of(session).statistics("Cars")
+        assert (counts["readings"], counts["late"], counts["bad"]) == (10, 0, 1)
+        assert session.answer("near") == []
+        assert len(list(session.resume())) == 4

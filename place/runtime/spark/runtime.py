@@ -139,6 +139,11 @@ class SparkRuntime:
         with self.pipeline.lock:
             return self.pipeline.tick(self.catalog, entry)
 
+    @property
+    def tick_number(self) -> int:
+        """The number of the last tick."""
+        return self.pipeline.last.tick if self.pipeline.last is not None else 0
+
     def check_sinks(self) -> None:
         """Raise if a sink is so far behind that no more should be taken in."""
         self.deliveries.check(self._keep)
