@@ -17,10 +17,10 @@ SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 WAYS = [("1x2", "each"), ("2x2", "random:1"), ("1x2", "random:1"), ("2x2", "each")]
 
 
-@pytest.mark.xdist_group("spark-scripts")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize(
     ("path", "way"),
-    zip(SCRIPTS, cycle(WAYS), strict=False),
+    list(zip(SCRIPTS, cycle(WAYS), strict=False)),
     ids=lambda given: given if isinstance(given, tuple) else f"{given.parent.name}/{given.stem}",
 )
 def test_script(path: Path, way: tuple[str, str]) -> None:

@@ -446,8 +446,8 @@ def _said(text: str) -> PlaceError:
         for kind in (StorageFull, ConfigurationError):
             mark = f"{kind.__module__}.{kind.__name__}: "
             if mark in line:
-                message, _, hint = line.partition(mark)[2].partition(" (hint: ")
-                return kind(message, hint=hint.rstrip(")") or None)
+                message, _, hint = line.partition(mark)[2].partition("; ")
+                return kind(message, hint=hint or None)
         if "No space left on device" in line:
             return StorageFull("no space left on the disk", hint="free some space and start again")
     last = next((line for line in reversed(lines) if "Error" in line), lines[0] if lines else "")

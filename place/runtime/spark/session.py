@@ -24,8 +24,8 @@ KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 LOOPBACK = "127.0.0.1"  # a number: the name `localhost` does not resolve everywhere
 
 # Without a file of ours, Spark announces that it takes its own default; without a level for the
-# class that Python talks to, it announces that it takes its own level. What SparkContext logs as an
-# error it also throws, and `start_session` says it in fewer words.
+# class that Python talks to, it announces that it takes its own level. What SparkContext, a task or
+# a batch logs as an error it also throws, and we say it in fewer words.
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -33,6 +33,12 @@ logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 logger.context.name = org.apache.spark.SparkContext
 logger.context.level = fatal
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = fatal
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = fatal
+logger.batches.name = org.apache.spark.sql.execution.streaming
+logger.batches.level = fatal
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
