@@ -43,7 +43,10 @@ def message(car: int, x: float, second: int) -> tuple[str, str]:
 
 def test_readings_from_a_topic_and_deltas_to_another(tmp_path: Path) -> None:
     for packages in ((), (CONNECTOR,)):
-        reason = unavailable(*packages)
+        try:
+            reason = unavailable(*packages)
+        except Exception as error:  # whatever keeps a machine from asking for packages
+            reason = f"packages cannot be asked for: {error}"
         if reason:
             pytest.skip(reason)
     home = tmp_path / "home"
