@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 import uuid
@@ -450,5 +451,7 @@ def _said(text: str) -> PlaceError:
                 return kind(message, hint=hint or None)
         if "No space left on device" in line:
             return StorageFull("no space left on the disk", hint="free some space and start again")
-    last = next((line for line in reversed(lines) if "Error" in line), lines[0] if lines else "")
-    return ConfigurationError(f"the tick failed: {last}")
+    # What Python raised stands at the start of a line, with its name; the rest is where it was.
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b.*: ", line)]
+    told = raised[-1] if raised else lines[0] if lines else "Spark does not say why"
+    return ConfigurationError(f"the tick failed: {told}")
