@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -43,7 +44,11 @@ def test_a_worker_killed_in_mid_run_changes_nothing(tmp_path: Path) -> None:
     alone = replay(tmp_path, "local.parquet", "--runtime", "local")
     said, _ = alone.communicate(timeout=60)
     assert alone.returncode == 0, said
-    with standalone_cluster(workers=2, directory=tmp_path) as cluster:
+    with (
+        # Workers meet at sockets below it, whose names the system does not let be long.
+        tempfile.TemporaryDirectory(prefix="place-") as short,
+        standalone_cluster(workers=2, directory=Path(short)) as cluster,
+    ):
         settings = [f"--set={name}={value}" for name, value in cluster.settings.items()]
         process = replay(
             tmp_path,
