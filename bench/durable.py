@@ -21,7 +21,6 @@ apart from the stored answer. `DurableDuckDb` is the fastest of many ways that w
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.rivals import library
+from place.runtime.durable.storage import sync
 
 ROW_GROUP = 122_880
 """Rows that DuckDB and the files keep together: a thread takes at least as many."""
@@ -91,7 +91,7 @@ class DurableDuckDb:
         self._side = side
         self._changes = path.with_suffix(".changes")
         self._changes.mkdir(exist_ok=True)
-        _synchronise(path.parent)
+        sync(str(path.parent))
         # Several row groups for each thread, or a small table is scanned by one thread alone.
         rows = min(ROW_GROUP, -(-objects // (4 * threads * VECTOR)) * VECTOR)
         self._connection = library("duckdb").connect(":memory:")
@@ -169,8 +169,8 @@ class DurableDuckDb:
                 DICTIONARY_SIZE_LIMIT 100, WRITE_BLOOM_FILTER false
             )
         """)
-        _synchronise(file)
-        _synchronise(self._changes)
+        sync(str(file))
+        sync(str(self._changes))
         (surplus,) = self._row(f"SELECT coalesce(sum(sign), 0) FROM read_parquet({_text(file)})")
         return (rows + surplus) // 2, (rows - surplus) // 2
 
@@ -298,12 +298,3 @@ def _cell(x: str, y: str, cells: int) -> str:
 
 def _text(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
-
-
-def _synchronise(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

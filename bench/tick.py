@@ -23,7 +23,7 @@ from place.errors import InternalError
 from place.session import connect
 
 if TYPE_CHECKING:
-    from place.runtime.manifest import Manifest
+    from place.runtime.durable.manifest import Manifest
     from place.runtime.spark.runtime import SparkRuntime
 
 WARM = 3

@@ -33,9 +33,9 @@ from place.plan.catalog import PLURALS, Catalog, fold
 from place.plan.explain import explain, show_shape
 from place.plan.query import Query
 from place.runtime.arrow import readings_of
+from place.runtime.durable.outbox import Numbered, resumed
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
-from place.runtime.outbox import Numbered, resumed
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
 from place.sql import statements as s

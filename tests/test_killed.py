@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from place.runtime.crash import POINTS, VARIABLE
+from place.runtime.durable.crash import POINTS, VARIABLE
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -17,9 +17,9 @@ from place.engine.worker import UNORDERED, Segment
 from place.errors import ConfigurationError, PlaceError, StatementError
 from place.model.clock import Clock
 from place.model.segment import make_segment
+from place.runtime.durable.storage import StorageFull
 from place.runtime.spark.pipeline import Keep, Pipeline
-from place.runtime.storage import StorageFull
-from tests.test_pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
+from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -61,7 +61,10 @@ def test_a_sink_that_fails_stops_the_pipeline_before_anything_is_lost(tmp_path: 
             session.push("Cars", [reading(1, x, 1, second)], time=(START + second) * 1_000_000)
 
         second = 1
-        while runtime_of(session).deliveries.delivered() + 3 >= runtime_of(session).tick_number:
+        runtime = runtime_of(session)
+        while runtime.pipeline.last is None or (
+            runtime.deliveries.delivered() + 3 >= runtime.pipeline.last.tick
+        ):
             push(second)
             second += 1
         with pytest.raises(ConfigurationError, match="ticks behind"):

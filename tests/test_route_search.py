@@ -4,10 +4,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,80 +18,26 @@ from hypothesis import strategies as st
 from place.errors import PlaceError
 from place.model.reading import Reading, make_disappearance, make_reading
 from place.model.schema import Stream
-from place.model.segment import make_segment, segment_schema
-from place.model.time import parse_timestamp
+from place.model.segment import make_segment
 from place.model.types import Type, coerce
-from place.plan.define import define_stream
-from place.runtime import check, csv_file, lines
-from place.runtime.check import FIRST_TIME, LAST_TIME, Routed, check_table
-from place.runtime.files import check_json, read_file
-from place.sql import statements
-from place.sql.dialect import parse_one
+from place.runtime.intake import check, csv_file, lines
+from place.runtime.intake.check import FIRST_TIME, LAST_TIME, Routed, check_table
+from place.runtime.intake.files import check_json
+from tests.harness.route import (
+    EARTH,
+    MOMENT,
+    NOON,
+    Folder,
+    rows_of,
+    smaller_blocks,
+    stream_of,
+    told,
+)
 
 EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "100"))
-LOCAL = pyarrow.fs.LocalFileSystem()
-NOON = "2026-01-31 12:00:00"
-MOMENT = parse_timestamp(NOON)
-
-
-def stream_of(
-    columns: str = "ObjectID BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, type STRING,"
-    " speed DOUBLE, open BOOLEAN",
-    source: str = "",
-    options: str = "",
-) -> Stream:
-    """A stream as its statement makes it."""
-    text = f"CREATE STREAM S ({columns})"
-    text += f" FROM FILES ('in/', {source})" if source else ""
-    text += f" WITH ({options})" if options else ""
-    statement = parse_one(text, text, 0)
-    assert isinstance(statement, statements.CreateStream)
-    return define_stream(statement)
 
 
 FULL = stream_of()
-EARTH = stream_of("id STRING KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP", options="space = 'wgs84'")
-
-
-@dataclass
-class Folder:
-    path: Path
-
-    def read(
-        self, stream: Stream, name: str, data: str | bytes, *, arrival: int | None = None
-    ) -> Routed:
-        """What becomes of a file with this name and content."""
-        file = self.path / name
-        file.write_bytes(data.encode() if isinstance(data, str) else data)
-        routed = read_file(stream, str(file), LOCAL, arrival=arrival)
-        assert routed.segment.schema == segment_schema(stream.columns)
-        assert all(row.source == str(file) for row in routed.rejected)
-        return routed
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
-
-
-@contextmanager
-def smaller_blocks(size: int) -> Iterator[None]:
-    """So that a file of a few lines has many blocks."""
-    before, lines.BLOCK = lines.BLOCK, size
-    try:
-        yield
-    finally:
-        lines.BLOCK = before
-
-
-def rows_of(routed: Routed) -> list[tuple[Any, ...]]:
-    """The rows of the segment, values in the order of its columns."""
-    columns = [column.to_pylist() for column in routed.segment.columns]
-    return list(zip(*columns, strict=True))
-
-
-def told(routed: Routed) -> list[tuple[int | None, str, str]]:
-    return [(row.line, row.reason, row.text) for row in routed.rejected]
 
 
 # What a row means, said once more: the model's own functions, row by row

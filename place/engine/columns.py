@@ -106,22 +106,6 @@ class Columns:
                 made.nulls.append(np.zeros(len(array), np.bool_))
         return made
 
-    @staticmethod
-    def from_rows(
-        columns: tuple[Column, ...], dictionary: Dictionary, rows: Sequence[Row]
-    ) -> Columns:
-        """The rows of plain values."""
-        made = Columns(columns, dictionary, len(rows))
-        for index, column in enumerate(columns):
-            cells = [row[index] for row in rows]
-            made.nulls[index] = np.fromiter((cell is None for cell in cells), np.bool_, len(cells))
-            if column.type is Type.STRING:
-                code = dictionary.code
-                cells = [None if cell is None else code(cell) for cell in cells]  # type: ignore[arg-type]
-            filled = [0 if cell is None else cell for cell in cells]
-            made.values[index] = np.array(filled, _DTYPES[column.type])
-        return made
-
     @property
     def capacity(self) -> int:
         return len(self.nulls[0])

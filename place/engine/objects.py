@@ -111,16 +111,6 @@ class Objects:
         """The number of a key as readings have it."""
         return self.columns.dictionary.code(key) if self.is_coded else key  # type: ignore[arg-type,return-value]
 
-    def key(self, slot: int) -> Hashable:
-        """The key at a slot, as readings have it."""
-        number = int(self.keys[slot])
-        return self.columns.dictionary.texts[number] if self.is_coded else number
-
-    def find(self, key: Hashable) -> int:
-        """The slot of an object that is alive, or −1."""
-        slot = int(self.find_all(np.array([self.number(key)]))[0])
-        return slot if slot >= 0 and self.alive[slot] else -1
-
     def find_all(self, keys: Keys) -> Slots:
         """The slots of keys, −1 for those that have none."""
         slots = np.empty(len(keys), np.int64)

@@ -25,21 +25,25 @@ def _place(key, mask):
     return np.int64((mixed ^ (mixed >> np.uint64(31))) & np.uint64(mask))
 
 
+@njit(inline="always")
+def _probe(table, keys, key):
+    """The place of a key and its slot; where it has none, the place where it would be and −1."""
+    mask = len(table) - 1
+    at = _place(key, mask)
+    while table[at] != EMPTY:
+        slot = table[at] - 1
+        if slot >= 0 and keys[slot] == key:
+            return at, slot
+        at = (at + 1) & mask
+    return at, -1
+
+
 @njit(nogil=True, cache=True)
 def find_slots(table, keys, asked, out):
     """The slot of each key that is asked for, −1 where it has none; how many have none."""
-    mask = len(table) - 1
     missing = 0
     for i in range(len(asked)):
-        key = asked[i]
-        at = _place(key, mask)
-        found = -1
-        while table[at] != EMPTY:
-            slot = table[at] - 1
-            if slot >= 0 and keys[slot] == key:
-                found = slot
-                break
-            at = (at + 1) & mask
+        _, found = _probe(table, keys, asked[i])
         out[i] = found
         missing += found < 0
     return missing
@@ -51,19 +55,11 @@ def take_slots(table, keys, asked, out, free, free_count, size):
 
     The same key may be asked for twice. Returns how many slots are free and in use after it.
     """
-    mask = len(table) - 1
     for i in range(len(asked)):
         if out[i] >= 0:
             continue
         key = asked[i]
-        at = _place(key, mask)
-        found = -1
-        while table[at] != EMPTY:
-            slot = table[at] - 1
-            if slot >= 0 and keys[slot] == key:
-                found = slot
-                break
-            at = (at + 1) & mask
+        at, found = _probe(table, keys, key)
         if found < 0:
             if free_count > 0:
                 free_count -= 1

@@ -31,12 +31,12 @@ from place.model.segment import read_segment
 from place.model.time import SECOND
 from place.operate.options import add_spark_options, read_setup, spark_settings
 from place.plan.catalog import fold
-from place.runtime.check import Rejected, late_readings
-from place.runtime.files import read_file
+from place.runtime.durable.outbox import pieces_of
+from place.runtime.durable.sinks import CHANGELOG, changelog, shown
+from place.runtime.intake.check import Rejected, late_readings
+from place.runtime.intake.files import read_file
+from place.runtime.intake.quarantine import pack
 from place.runtime.local import LocalRuntime
-from place.runtime.outbox import pieces_of
-from place.runtime.quarantine import pack
-from place.runtime.sinks import CHANGELOG, changelog, shown
 from place.session import RUNTIMES, Session, connect
 
 

@@ -14,11 +14,11 @@ from rich.table import Table
 
 from place.errors import ConfigurationError
 from place.model.time import format_timestamp
-from place.runtime import manifest as manifests
-from place.runtime.home import read_about
-from place.runtime.manifest import Manifest
-from place.runtime.outbox import WHOLE, resumed
-from place.runtime.storage import Storage
+from place.runtime.durable import manifest as manifests
+from place.runtime.durable.home import read_about
+from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.outbox import WHOLE, resumed
+from place.runtime.durable.storage import Storage
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")

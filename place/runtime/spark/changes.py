@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from place.runtime import manifest as manifests
-from place.runtime.sinks import CHANGELOG, changelog
-from place.runtime.storage import Storage
+from place.runtime.durable import manifest as manifests
+from place.runtime.durable.sinks import CHANGELOG, changelog
+from place.runtime.durable.storage import Storage
 
 NAME = "place-changes"
 

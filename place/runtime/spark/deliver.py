@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from place.errors import ConfigurationError, PlaceError
 from place.model.schema import External, Sink
-from place.runtime import manifest as manifests
-from place.runtime.crash import point
-from place.runtime.manifest import Manifest
-from place.runtime.sinks import (
+from place.runtime.durable import manifest as manifests
+from place.runtime.durable.crash import point
+from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.sinks import (
     Delivery,
     ParquetTarget,
     Target,
@@ -22,7 +22,7 @@ from place.runtime.sinks import (
     read_progress,
     write_progress,
 )
-from place.runtime.storage import digest
+from place.runtime.durable.storage import digest
 
 if TYPE_CHECKING:
     from place.runtime.spark.pipeline import Keep

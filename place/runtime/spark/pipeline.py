@@ -27,12 +27,13 @@ from place.engine.route import Matrix
 from place.errors import ConfigurationError, InternalError, PlaceError
 from place.plan.catalog import Catalog
 from place.plan.query import Query
-from place.runtime import manifest as manifests
-from place.runtime.crash import point
+from place.runtime.durable import manifest as manifests
+from place.runtime.durable.crash import point
+from place.runtime.durable.manifest import Manifest, Mark, Posted
+from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
+from place.runtime.durable.pack import write_tables
+from place.runtime.durable.storage import Storage, StorageFull
 from place.runtime.local import table_of
-from place.runtime.manifest import Manifest, Mark, Posted
-from place.runtime.outbox import changes_of, read_outbox, write_outbox
-from place.runtime.pack import write_tables
 from place.runtime.spark.task import (
     CellResult,
     FileInput,
@@ -44,7 +45,6 @@ from place.runtime.spark.task import (
     run_cell,
     table_file,
 )
-from place.runtime.storage import Storage, StorageFull
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Pipeline:
     def _job(self, number: int, catalog: Catalog) -> Job:
         states = dict(self.last.states) if self.last is not None else {}
         version = self.last.catalog if self.last is not None else 0
-        after = self._known(catalog)
+        after = self.know(catalog)
         if states and version not in self._catalogs:
             raise InternalError("the catalog of the last tick is not known")
         return Job(
@@ -192,11 +192,7 @@ class Pipeline:
             os.getpid(),
         )
 
-    def know(self, catalog: Catalog) -> None:
-        """Have a version of the catalog at hand for tasks."""
-        self._known(catalog)
-
-    def _known(self, catalog: Catalog) -> Broadcast[Catalog]:
+    def know(self, catalog: Catalog) -> Broadcast[Catalog]:
         """The catalog for tasks, sent once; the rows of its tables are in files."""
         if catalog.version not in self._catalogs:
             for table in catalog.tables.values():

@@ -25,18 +25,18 @@ from place.model.schema import Sink, Stream
 from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
-from place.runtime.home import Home
+from place.runtime.durable.home import Home
+from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.outbox import numbered
+from place.runtime.durable.storage import Storage, StorageFull
 from place.runtime.interface import Listener
 from place.runtime.local import check_operators, told_of
-from place.runtime.manifest import Manifest
-from place.runtime.outbox import numbered
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.pipeline import Entry, Keep, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput, PackInput, write_told
-from place.runtime.storage import Storage, StorageFull
 from place.runtime.store import CatalogStore
 
 
@@ -138,11 +138,6 @@ class SparkRuntime:
         """Run a tick with the catalog as it is."""
         with self.pipeline.lock:
             return self.pipeline.tick(self.catalog, entry)
-
-    @property
-    def tick_number(self) -> int:
-        """The number of the last tick."""
-        return self.pipeline.last.tick if self.pipeline.last is not None else 0
 
     def check_sinks(self) -> None:
         """Raise if a sink is so far behind that no more should be taken in."""

@@ -23,14 +23,14 @@ from place.engine.worker import UNORDERED
 from place.errors import ConfigurationError, PlaceError
 from place.model.schema import External, Stream
 from place.plan.catalog import fold
-from place.runtime.check import Routed, check_table
-from place.runtime.crash import point
-from place.runtime.files import check_json
-from place.runtime.manifest import Mark
+from place.runtime.durable.crash import point
+from place.runtime.durable.manifest import Mark
+from place.runtime.durable.storage import StorageFull, digest
+from place.runtime.intake.check import Routed, check_table
+from place.runtime.intake.files import check_json
 from place.runtime.spark.pipeline import Entry, Given
 from place.runtime.spark.session import KAFKA
 from place.runtime.spark.task import FileInput, Job, PackInput, TickInput, keep_routed
-from place.runtime.storage import StorageFull, digest
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime

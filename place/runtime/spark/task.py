@@ -25,14 +25,14 @@ from place.engine.worker import Segment, TableOf, Told, Worker
 from place.model.reading import Advance
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
-from place.runtime.check import Rejected, Routed, late_readings
-from place.runtime.crash import point
-from place.runtime.files import read_file
-from place.runtime.manifest import Posted, Saved
-from place.runtime.outbox import write_outbox
-from place.runtime.pack import read_facts, read_tables, write_tables
-from place.runtime.quarantine import pack
-from place.runtime.storage import Storage, digest
+from place.runtime.durable.crash import point
+from place.runtime.durable.manifest import Posted, Saved
+from place.runtime.durable.outbox import write_outbox
+from place.runtime.durable.pack import read_facts, read_tables, write_tables
+from place.runtime.durable.storage import Storage, digest
+from place.runtime.intake.check import Rejected, Routed, late_readings
+from place.runtime.intake.files import read_file
+from place.runtime.intake.quarantine import pack
 
 MOST_KEPT = 4
 """So many cells stay in the memory of a worker process, those used last."""

@@ -69,8 +69,8 @@ class Storage:
                 fill(out)
                 size = int(out.tell())
             if self.is_local:
-                _sync(path)
-                _sync(path.rpartition("/")[0])
+                sync(path)
+                sync(path.rpartition("/")[0])
         return size
 
     def publish(self, name: str, content: bytes) -> bool:
@@ -94,7 +94,7 @@ class Storage:
             finally:
                 with contextlib.suppress(OSError):
                     os.unlink(draft)
-            _sync(directory)
+            sync(directory)
         return True
 
     def replace(self, name: str, content: bytes) -> None:
@@ -111,7 +111,7 @@ class Storage:
                     with contextlib.suppress(OSError):
                         os.unlink(draft)
                     raise
-                _sync(path.rpartition("/")[0])
+                sync(path.rpartition("/")[0])
             else:
                 with self.filesystem.open_output_stream(path) as out:
                     out.write(content)
@@ -120,7 +120,7 @@ class Storage:
         """Give a finished file the name that others look for."""
         self.filesystem.move(self.path(name), self.path(to))
         if self.is_local:
-            _sync(self.path(to).rpartition("/")[0])
+            sync(self.path(to).rpartition("/")[0])
 
     def read(self, name: str) -> bytes:
         with self.filesystem.open_input_stream(self.path(name)) as source:
@@ -164,7 +164,8 @@ def _write_synced(path: str, content: bytes) -> None:
         os.fsync(out.fileno())
 
 
-def _sync(path: str) -> None:
+def sync(path: str) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

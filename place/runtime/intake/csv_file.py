@@ -26,7 +26,7 @@ import pyarrow.csv
 from place.errors import InternalError, ReadingError
 from place.model.schema import Stream
 from place.model.types import Type
-from place.runtime.check import (
+from place.runtime.intake.check import (
     Examined,
     Layout,
     Rejections,
@@ -38,8 +38,8 @@ from place.runtime.check import (
     line_text,
     timestamps_of,
 )
-from place.runtime.convert import Converted, Mask, convert
-from place.runtime.lines import (
+from place.runtime.intake.convert import Converted, Mask, convert
+from place.runtime.intake.lines import (
     LONGEST,
     NOT_UTF8,
     TOO_LONG,
@@ -48,7 +48,7 @@ from place.runtime.lines import (
     is_utf8,
     lines_are_short,
 )
-from place.runtime.values import SCALES
+from place.runtime.intake.values import SCALES
 
 Codes = npt.NDArray[np.int8]
 Counts = npt.NDArray[np.int64]

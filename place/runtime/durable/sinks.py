@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from place.model.schema import Sink
 from place.model.time import DAY, format_timestamp
-from place.runtime.manifest import Manifest
-from place.runtime.outbox import Piece, read_outbox, rows_as_json
-from place.runtime.storage import Storage, digest
+from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.outbox import Piece, read_outbox, rows_as_json
+from place.runtime.durable.storage import Storage, digest
 
 CHANGELOG = pa.schema(
     [

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from place.errors import ConfigurationError, InternalError
-from place.runtime.storage import Storage
+from place.runtime.durable.storage import Storage
 
 FORMAT = 1
 DIRECTORY = "manifest"

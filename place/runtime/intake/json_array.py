@@ -13,9 +13,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from place.model.schema import Stream
-from place.runtime.check import Rejections, joined, line_text
-from place.runtime.json_file import TOGETHER, Item, ObjectReader, as_object, as_table, why_not_json
-from place.runtime.lines import LONGEST, NOT_UTF8, TOO_LONG, Damaged, is_utf8, without_mark
+from place.runtime.intake.check import Rejections, joined, line_text
+from place.runtime.intake.json_file import (
+    TOGETHER,
+    Item,
+    ObjectReader,
+    as_object,
+    as_table,
+    why_not_json,
+)
+from place.runtime.intake.lines import LONGEST, NOT_UTF8, TOO_LONG, Damaged, is_utf8, without_mark
 
 LARGEST_ARRAY = 256 << 20
 

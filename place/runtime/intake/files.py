@@ -16,7 +16,7 @@ import pyarrow.parquet
 from place.errors import ReadingError
 from place.model.schema import Stream
 from place.plan.define import FORMATS
-from place.runtime.check import (
+from place.runtime.intake.check import (
     Arrival,
     Rejections,
     Routed,
@@ -24,10 +24,10 @@ from place.runtime.check import (
     empty_segment,
     find_layout,
 )
-from place.runtime.csv_file import read_csv
-from place.runtime.json_array import read_array
-from place.runtime.json_file import read_json, read_messages
-from place.runtime.lines import LONGEST, Damaged, blocks_of, chunks_of, without_mark
+from place.runtime.intake.csv_file import read_csv
+from place.runtime.intake.json_array import read_array
+from place.runtime.intake.json_file import read_json, read_messages
+from place.runtime.intake.lines import LONGEST, Damaged, blocks_of, chunks_of, without_mark
 
 ENDINGS = {
     ".csv": "csv",

@@ -22,7 +22,7 @@ import pyarrow.json
 
 from place.model.schema import Stream
 from place.model.types import Type
-from place.runtime.check import (
+from place.runtime.intake.check import (
     OP,
     Arrival,
     Layout,
@@ -36,8 +36,8 @@ from place.runtime.check import (
     source_names,
     timestamps_of,
 )
-from place.runtime.convert import Converted, convert_objects
-from place.runtime.lines import (
+from place.runtime.intake.convert import Converted, convert_objects
+from place.runtime.intake.lines import (
     LONGEST,
     NOT_UTF8,
     TOO_LONG,
@@ -46,7 +46,7 @@ from place.runtime.lines import (
     is_utf8,
     lines_are_short,
 )
-from place.runtime.values import SCALES
+from place.runtime.intake.values import SCALES
 
 TOGETHER = 50_000
 DEEP = 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from place.runtime.check import Rejected
+from place.runtime.intake.check import Rejected
 
 
 def pack(stream: str, tick: int, rejected: list[Rejected]) -> bytes:

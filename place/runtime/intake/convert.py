@@ -19,7 +19,7 @@ import pyarrow.compute
 from place.model.segment import ARROW
 from place.model.time import DAY, EARLIEST, LATEST, MILLISECOND, SECOND
 from place.model.types import Type, Value, ValueMismatch
-from place.runtime.values import SCALES, fits_arrow, settle
+from place.runtime.intake.values import SCALES, fits_arrow, settle
 
 Mask = npt.NDArray[np.bool_]
 Certain = tuple[pa.Array, Mask | None]

@@ -26,8 +26,8 @@ from place.model.time import format_timestamp, parse_timestamp
 from place.model.types import Type
 from place.plan.define import parse_columns
 from place.runtime.arrow import DISAPPEAR, OPERATIONS
-from place.runtime.convert import Converted, Mask, convert, python_value
-from place.runtime.values import is_infinite, is_nan, mismatch, shown
+from place.runtime.intake.convert import Converted, Mask, convert, python_value
+from place.runtime.intake.values import is_infinite, is_nan, mismatch, shown
 
 FIRST_TIME = parse_timestamp("1900-01-01")
 LAST_TIME = parse_timestamp("2201-01-01") - 1

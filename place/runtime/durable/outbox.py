@@ -21,9 +21,9 @@ from place.model.delta import Delta
 from place.model.segment import ARROW
 from place.model.types import Type
 from place.plan.query import Query
-from place.runtime import manifest as manifests
-from place.runtime.pack import read_facts, read_tables, write_tables
-from place.runtime.storage import Storage
+from place.runtime.durable import manifest as manifests
+from place.runtime.durable.pack import read_facts, read_tables, write_tables
+from place.runtime.durable.storage import Storage
 
 QUERY, SIGN, INSTANT = "query", "sign", "instant"
 """The first columns of every table; the row's columns follow."""

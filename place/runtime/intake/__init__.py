@@ -1,0 +1,1 @@
+"""Readings from outside: files and messages of any kind become checked segments."""

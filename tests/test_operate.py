@@ -1,0 +1,120 @@
+"""The commands of those who run PLACE, and the clock of a stream that falls silent."""
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from place.cli import main
+from place.errors import StatementError
+from place.operate.options import set_up
+from place.operate.run import IdleClock
+from place.operate.status import prometheus, read_status
+from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def test_a_setup_is_executed_once(tmp_path: Path) -> None:
+    text = f"{CARS};\n{NEAR};"
+    with opened(tmp_path / "home") as session:
+        assert set_up(session, text) == 2
+        assert set_up(session, text) == 0
+        with pytest.raises(StatementError, match="the home has"):
+            set_up(session, text.replace("(0, 0, 5, 5)", "(0, 0, 6, 6)"))
+
+
+def test_status_tells_counts_sizes_and_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    with opened(home) as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.push("Cars", [reading(1, 1, 1, 5), reading(2, 1, 1, 3)])
+        session.advance((START + 6) * 1_000_000)
+    status = read_status(home)
+    assert status["tick"] == 4
+    assert status["streams"]["Cars"] == {
+        "objects": 1,
+        "readings": 1,
+        "late": 1,
+        "bad": 0,
+        "time": (START + 6) * 1_000_000,
+        "lag": pytest.approx(time.time() - START, rel=0.01),
+    }
+    assert status["deltas"] == 1
+    assert status["sizes"]["state"] > 0
+    text = prometheus(status)
+    assert 'place_late_total{stream="Cars"} 1\n' in text
+    assert "# TYPE place_tick counter\nplace_tick 4\n" in text
+    assert main(["status", "--home", str(home)]) == 0
+    assert "Cars" in capsys.readouterr().out
+    assert main(["changes", "--home", str(home), "--query", "near"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["row"] == [1, "a"]
+    assert main(["status", "--home", str(tmp_path)]) == 1
+    assert "not a home directory" in capsys.readouterr().err
+
+
+def test_an_idle_stream_goes_on_by_the_clock_on_the_wall(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as session:
+        session.sql(f"{CARS} WITH (timeout = '10 seconds')")
+        session.sql(NEAR)
+        session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
+        runtime = runtime_of(session)
+        clock = IdleClock(runtime, 5_000_000)
+        clock.look(1000.0)
+        clock.look(1004.0)
+        assert session.answer("near") == [(1, "a")]
+        clock.look(1014.9)  # silent for 14.9 s, of which 5 are allowed for
+        assert session.answer("near") == [(1, "a")]
+        clock.look(1016.1)
+        assert session.answer("near") == []
+        last = runtime.pipeline.last
+        assert last is not None
+        (advance,) = last.inputs
+        assert advance["stream"] == "Cars"
+        clock.look(2000.0)
+        assert runtime.pipeline.last is last  # nobody is left who could time out
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Path]:
+    chance = random.Random(5)
+    for number in range(6):
+        rows = [
+            reading(
+                chance.randrange(30), chance.uniform(0, 9), chance.uniform(0, 9), number + i / 50
+            )
+            for i in range(50)
+        ]
+        write_csv(tmp_path / f"{number}.csv", rows)
+    queries = "REGISTER QUERY kinds AS SELECT kind FROM Cars INSIDE ('M', 3, 6, 6)"
+    (tmp_path / "setup.sql").write_text(f"{CARS} WITH (timeout = '2 s');{NEAR};{queries};")
+    return tmp_path
+
+
+def test_a_replay_does_not_depend_on_how_it_is_run(recorded: Path) -> None:
+    found = []
+    for name, options in {
+        "reference": [],
+        "local": ["--files-per-tick", "4"],
+        "spark": ["--files-per-tick", "2", "--master", "local[2]"],
+        "spark ": ["--cells", "2x2", "--files-per-tick", "3", "--master", "local[2]"],
+    }.items():
+        out = recorded / f"{name}.parquet"
+        files = [str(recorded / f"{number}.csv") for number in range(6)]
+        arguments = ["--setup", str(recorded / "setup.sql"), "--out", str(out), *options]
+        asked = ["replay", "--runtime", name.strip(), "--readings", *files, *arguments]
+        assert main(asked) == 0
+        table = pq.read_table(out)
+        columns = (table.column(c).to_pylist() for c in ("query", "sign", "row", "instant"))
+        found.append(Counter(zip(*columns, strict=True)))
+    assert found[0] == found[1] == found[2] == found[3]
+    assert found[0].total() > 50
