@@ -190,12 +190,15 @@ def test_dropping_a_stream_does_not_wait_for_its_waiting_batch(tmp_path: Path) -
         session.sql(f"{CARS} FROM FILES ('{tmp_path}/in', format = 'csv')")
         runtime = runtime_of(session)
         session.start()
-        with runtime.pipeline.lock:
-            write_csv(tmp_path / "in" / "1.csv", [reading(1, 1, 1, 1)])
-            time.sleep(2)  # its batch waits for the lock now
-            dropping = threading.Thread(target=lambda: session.sql("DROP STREAM Cars"))
-            dropping.start()
-            time.sleep(0.2)
+
+        def drop() -> None:
+            with runtime.pipeline.lock:
+                write_csv(tmp_path / "in" / "1.csv", [reading(1, 1, 1, 1)])
+                time.sleep(2)  # its batch waits for the lock now
+                session.sql("DROP STREAM Cars")
+
+        dropping = threading.Thread(target=drop, daemon=True)
+        dropping.start()
         dropping.join(timeout=30)
         assert not dropping.is_alive()
         session.stop()

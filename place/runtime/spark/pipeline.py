@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from pyspark import RDD, Broadcast
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from place.engine.changes import settle
@@ -262,9 +261,7 @@ class Pipeline:
     def _collect(self, rdd: RDD[Any]) -> list[Any]:
         try:
             return rdd.collect()
-        except PySparkException as error:
-            raise _said(str(error)) from None
-        except Exception as error:  # of the bridge to Java: what a task raised is in its text
+        except Exception as error:  # of Spark, or of the bridge to Java: the text has the cause
             raise _said(str(error)) from None
 
     def _answer(self, job: Job, catalog: Catalog, results: list[CellResult]) -> Posted | None:
@@ -283,7 +280,7 @@ class Pipeline:
         settled = settle(changes)
         if not settled:
             return None
-        name = f"outbox/{job.tick:012d}-answer-{job.attempt}.arrow"
+        name = f"outbox/{job.tick:012d}-{job.attempt}-answer.arrow"
         return Posted(name, *write_outbox(self.storage, name, settled))
 
     def _manifest(

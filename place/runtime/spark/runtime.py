@@ -39,6 +39,9 @@ from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput, PackInput, write_told
 from place.runtime.store import CatalogStore
 
+FAILED = ".failed"
+"""What pushed readings are called that could not become a tick."""
+
 
 class SparkRuntime:
     """Range queries on a Spark session. Without a home it keeps its files only while it is open."""
@@ -122,6 +125,8 @@ class SparkRuntime:
         done = last.ingest if last is not None else 0
         for name, _ in self._ingest.list("ingest"):
             number = int(name.rpartition("/")[2].partition(".")[0])
+            if name.endswith(FAILED):
+                continue
             if name.endswith(".tmp") or number <= done:
                 self._ingest.remove(name)
                 continue
@@ -131,8 +136,8 @@ class SparkRuntime:
             except StorageFull:
                 raise
             except PlaceError as error:  # it was never acknowledged, and must not stop the rest
-                self._ingest.move(name, f"{name}.failed")
-                print(f"place: {name}.failed is set aside: {error}", file=sys.stderr)
+                self._ingest.move(name, name + FAILED)
+                print(f"place: {name}{FAILED} is set aside: {error}", file=sys.stderr)
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
@@ -223,9 +228,11 @@ class SparkRuntime:
     def _take(self, number: int, name: str) -> Manifest:
         if self._ingest.root == self.pipeline.storage.root:
             return self.tick(Entry([PackInput(name)], ingest=number))
-        content = self._ingest.read(name)
-        self.pipeline.storage.replace(name, content)
-        manifest = self.tick(Entry([PackInput(name)], ingest=number))
+        self.pipeline.storage.replace(name, self._ingest.read(name))
+        try:
+            manifest = self.tick(Entry([PackInput(name)], ingest=number))
+        finally:
+            self.pipeline.storage.remove(name)
         self._ingest.remove(name)
         return manifest
 

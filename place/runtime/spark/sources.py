@@ -8,6 +8,7 @@ which query it was. A batch that Spark gives again is therefore known, and nothi
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class Sources:
         self._running: dict[str, Running] = {}
         self._attached: dict[str, DataFrame] = {}
         self._trigger: dict[str, Any] | None = None
+        self._ending: list[threading.Thread] = []
         self.failure: PlaceError | None = None
 
     # Begin and end
@@ -94,6 +96,9 @@ class Sources:
         self._trigger = None
         for name in list(self._running):
             self._stop(name)
+        for ending in self._ending:
+            ending.join()
+        self._ending = []
 
     def attach(self, name: str, frame: DataFrame) -> None:
         """Let a streaming DataFrame be the source of a stream."""
@@ -150,14 +155,22 @@ class Sources:
             raise self.failure or _failed(running, str(error)) from None
 
     def _stop(self, name: str) -> None:
-        # The tick that is under way is finished; a batch that waits for its turn is refused, and
-        # only then Spark is asked to stop, which waits for the batch.
+        """End a source: the tick that is under way is finished, a batch that waits is refused.
+
+        Spark waits for that batch, and the batch for the lock, which whoever drops a stream holds;
+        so someone else asks Spark to stop.
+        """
         with self._runtime.pipeline.lock:
             running = self._running.pop(name)
             running.is_stopping = True
-        if running.query is not None:
-            with contextlib.suppress(Exception):
-                running.query.stop()
+
+        def end() -> None:
+            if running.query is not None:
+                with contextlib.suppress(Exception):  # a batch that was refused ends it with one
+                    running.query.stop()
+
+        self._ending.append(threading.Thread(target=end, daemon=True))
+        self._ending[-1].start()
 
     def _begin(self, stream: Stream) -> None:
         frame, given = self._opened(stream)
