@@ -90,13 +90,3 @@ def suggestion(name: str, candidates: Iterable[str], kind: str) -> str:
         return f"there are no {kind} yet"
     shown = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
     return f"{kind}: {shown}"
-
-
-class Unsupported(PlaceError):
-    """A runtime does not have an operator that a query needs."""
-
-    def __init__(self, operator: str, runtime: str) -> None:
-        super().__init__(
-            f"the {runtime} runtime has no {operator} yet", hint="use the reference runtime"
-        )
-        self.operator = operator

@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--home", type=Path, help="keep everything in this directory; without it, in memory"
     )
     parser.add_argument(
-        "--runtime", choices=RUNTIMES, default="reference", help="what keeps the answers"
+        "--runtime", choices=RUNTIMES, default="local", help="what keeps the answers"
     )
     parser.set_defaults(run=run)
 

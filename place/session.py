@@ -361,9 +361,10 @@ def connect(
     `master` (`local[*]`, `spark://…`) starts Spark, or attaches to the session that is active, and
     runs the pipeline there; `ui` shows Spark's pages, `settings` are Spark's own. `storage` is
     where state and deltas are kept if not in `home`: a directory or an object store that all
-    machines of a cluster reach. Without a master `runtime` is `reference` or `local`.
+    machines of a cluster reach. Without a master `runtime` is `local`, in this process,
+    or `reference`, which computes every answer from its definition.
     """
-    chosen = runtime or ("reference" if master is None else "spark")
+    chosen = runtime or ("local" if master is None else "spark")
     if chosen not in RUNTIMES:
         raise ConfigurationError(
             f'runtime "{chosen}" does not exist', hint=suggestion(chosen, RUNTIMES, "runtimes")

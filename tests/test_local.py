@@ -14,13 +14,13 @@ from place.engine import timeline
 from place.engine.boxes import boxes_of
 from place.engine.columns import Dictionary
 from place.engine.state import load_worker, save_worker
-from place.errors import ReadingError, Unsupported
+from place.errors import ReadingError
 from place.kernels import bulk, order
 from place.model.reading import Advance, Input, Reading
 from place.runtime.local import LocalRuntime, table_of
 from place.script.blocks import read_script
 from place.script.command import find_scripts, opener
-from place.script.runner import Batching, ScriptRunner, ScriptSkipped
+from place.script.runner import Batching, ScriptRunner
 from place.session import Session
 
 SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
@@ -51,10 +51,7 @@ def test_a_worker_goes_on_from_its_arrow_tables(
     for name in ("_take", "_become", "_probe"):
         monkeypatch.setattr(LocalRuntime, name, renewed(name))
     script = read_script(path)
-    try:
-        ScriptRunner(script, opener("local", "2x2"), Batching.parse("random:2")).run()
-    except ScriptSkipped as skip:
-        pytest.skip(f"the local runtime has no {skip.operator} yet")
+    ScriptRunner(script, opener("local", "2x2"), Batching.parse("random:2")).run()
 
 
 def cars(options: str = "") -> Session:
@@ -104,20 +101,6 @@ def test_wrong_readings_are_refused_whole(data: object, message: str) -> None:
     with pytest.raises(ReadingError, match=message):
         session.push("Cars", data, time="2026-01-01")
     assert session.answer("q") == []
-
-
-def test_what_is_not_there_yet_is_named() -> None:
-    session = cars()
-    for clause, operator in {
-        "SELECT id FROM Cars kNN (1, 0, 0)": "kNN",
-        "SELECT COUNT(*) FROM Cars": "aggregate",
-        "SELECT DISTINCT type FROM Cars": "distinct",
-        "SELECT id FROM Cars WINDOW 1 HOUR": "window",
-    }.items():
-        before = session.catalog
-        with pytest.raises(Unsupported, match=operator):
-            session.sql(f"REGISTER QUERY other AS {clause}")
-        assert session.catalog is before
 
 
 def kept(session: Session) -> set[object]:
@@ -286,10 +269,7 @@ def joins_only(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("joins_only")
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_scripts_by_the_joins_of_large_work(path: Path) -> None:
-    try:
-        ScriptRunner(read_script(path), opener("local", "1x2"), Batching.parse("each")).run()
-    except ScriptSkipped as skip:
-        pytest.skip(f"the local runtime has no {skip.operator} yet")
+    ScriptRunner(read_script(path), opener("local", "1x2"), Batching.parse("each")).run()
 
 
 @pytest.mark.usefixtures("joins_only")

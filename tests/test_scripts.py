@@ -11,7 +11,6 @@ from place.script.runner import (
     Batching,
     ScriptFailure,
     ScriptRunner,
-    ScriptSkipped,
     completed,
 )
 
@@ -21,7 +20,6 @@ BATCHINGS = ("each", "one", "random:1", "random:2")
 
 # Every number of rows and columns, every batching; the whole matrix is `place script`'s to run.
 LOCAL = [("1x1", "each"), ("1x2", "one"), ("2x1", "random:1"), ("2x3", "random:2")]
-OPERATORS = {"kNN", "window", "join", "aggregate", "distinct"}
 
 
 def run(
@@ -41,12 +39,7 @@ def test_reference(path: Path, batching: str) -> None:
 @pytest.mark.parametrize(("cells", "batching"), LOCAL)
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_local(path: Path, cells: str, batching: str) -> None:
-    try:
-        run(read_script(path), batching, "local", cells)
-    except ScriptSkipped as skip:
-        if skip.operator not in OPERATORS:
-            raise
-        pytest.skip(f"the local runtime has no {skip.operator} yet")
+    run(read_script(path), batching, "local", cells)
 
 
 def test_there_are_enough_of_them() -> None:

@@ -13,20 +13,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from place.engine.above import Above
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.focals import Focals
 from place.engine.lay import Layout
+from place.engine.meet import Join
 from place.engine.objects import Changed, Messages, Objects
-from place.engine.plans import Dimensions, RangePlan, make_plan
-from place.engine.refine import Candidates, Side, decide
+from place.engine.part import Part
+from place.engine.plans import Dimensions, RangePlan, has_upper, make_plan, readings_of
 from place.engine.regions import Regions
 from place.engine.retain import kept_slots, reach_of
 from place.engine.route import Place
-from place.engine.rows import View, make_changes
+from place.engine.said import Said, listen
 from place.engine.shapes import fan_of
 from place.engine.trail import Trail
-from place.kernels.bulk import TOUCHED, WATCHED, BulkMatcher
+from place.engine.window import Pairs
 from place.model.schema import Relation, Stream
 from place.model.space import Space
 from place.model.time import BEGINNING
@@ -40,15 +42,23 @@ Numbers = NDArray[np.int64]
 class Step:
     """All that happens at one instant.
 
-    `messages` are what the keys of each stream say, of which the last word counts. `tables` are the
-    rows of the tables that registered queries read.
+    `messages` are what the keys of each stream say, of which the last word counts; `readings` are
+    those that were told, without expiries, for windows, which hold all of them. `tables` are the
+    rows of the tables that registered queries read, `contents` what windows hold already. `stage`
+    puts what happens at one instant in order.
     """
 
     instant: int
     messages: Mapping[str, Messages] = field(default_factory=dict)
+    readings: Mapping[str, Messages] = field(default_factory=dict)
     register: Sequence[Query] = ()
     drop: Sequence[str] = ()
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    contents: Mapping[str, pa.Table] = field(default_factory=dict)
+    stage: int = 0
+
+
+Found = Change | Part
 
 
 class Cell:
@@ -73,10 +83,10 @@ class Cell:
         self.region_rows: dict[str, Objects] = {}
         self.plans: dict[int, RangePlan] = {}
         self.groups: dict[tuple[str, Dimensions], Regions] = {}
-        self._matchers: dict[tuple[str, Dimensions], BulkMatcher] = {}
-        self._trails: dict[tuple[str, Dimensions], Trail] = {}
+        self._join = Join(self)
         self.focals = Focals()
         self.layout = Layout(self.focals)
+        self.above = Above(self)
         self._numbers: dict[str, int] = {}
         self._next = 0
         self._many_focals = 1024
@@ -91,42 +101,91 @@ class Cell:
             if layout_of(stream.columns) is not None:
                 self.region_rows[stream.name] = Objects(stream, self.dictionary)
 
-    def process(self, step: Step) -> list[Change]:
-        """Take an instant; the changes of this cell's part of the answers, not yet settled."""
+    def process(self, step: Step, *, is_known: bool = False) -> list[Found]:
+        """Take an instant; the changes of this cell's part of the answers, not yet settled.
+
+        `is_known` tells that nobody needs to hear the answers of queries that have only a join.
+        """
         for regions in self.groups.values():
             regions.begin()
         self.focals.begin()
         objects: dict[str, Changed] = {}
         rows: dict[str, Changed] = {}
+        said = self._listen(step)
         for name, messages in step.messages.items():
             self._tell(name, messages, objects, rows)
-        for name in step.drop:
-            self._drop(name)
+        ended = [self._drop(name, step.stage) for name in step.drop]
         for query in step.register:
             self._register(query, step)
         self._change_region_rows(rows, step)
         self._follow_focals()
-        changes: list[Change] = []
+        found: list[Found] = []
+        heard = {readings_of(name): each for name, each in said.items()}
         for (subject, dimensions), regions in self.groups.items():
-            changes += self._match(subject, dimensions, regions, objects, rows, step.instant)
+            key = (subject, dimensions)
+            if subject in heard:
+                self._join.match_readings(key, regions, heard[subject], rows)
+            else:
+                changed = objects.get(subject)
+                found += self._join.match(key, regions, changed, rows, step.instant, is_known)
             self.layout.polygons.release(regions.replaced_polygons())
             regions.forget()
-        self._forget_dropped(step.drop)
+        if len(self.above):
+            found += self.above.finish(step.instant, objects, said, ended)
+        self._forget_dropped(ended)
         self._forget_focals()
         # Without a query nobody asks, cells are filled before their queries, and whoever drops or
         # asks a query need not be the last to do so.
         if self.plans and step.messages:
             for name in self.retained.keys() - self.region_rows.keys():
                 self._evict(name, objects.get(name))
-        return changes
+        return found
 
-    def adopt(self, queries: Sequence[Query], tables: Mapping[str, pa.Table]) -> None:
-        """Take over queries whose answers are known already: a cell that was saved goes on."""
-        step = Step(BEGINNING, register=queries, tables=tables)
+    def adopt(
+        self,
+        queries: Sequence[Query],
+        tables: Mapping[str, pa.Table],
+        contents: Mapping[str, pa.Table],
+    ) -> list[Found]:
+        """Take over queries whose answers are known already: a cell that was saved goes on.
+
+        What stands above the join is told as if it came just now, for whoever keeps the answers.
+        """
+        step = Step(BEGINNING, register=queries, tables=tables, contents=contents)
+        if any(has_upper(query) for query in queries):
+            return self.process(step, is_known=True)
         for query in queries:
             self._register(query, step)
+        return []
+
+    def window(self, name: str) -> pa.Table | None:
+        """What the window of a query holds; None if the query is not in this cell's column."""
+        upper = self.above.uppers.get(self._numbers[name])
+        return None if upper is None or upper.window is None else upper.window.save()
+
+    def held(self, name: str) -> list[Found]:
+        """All that a query with a window holds, as if it came just now."""
+        number = self._numbers[name]
+        return [self.above.content(number)] if number in self.above.uppers else []
 
     # What changes
+
+    def _listen(self, step: Step) -> dict[str, Said]:
+        """What the readings of this cell's row say to windows, before the objects take them."""
+        said = {}
+        for name, messages in step.readings.items():
+            windows = [
+                upper.window
+                for upper in self.above.uppers.values()
+                if upper.plan.subject == name and upper.window is not None
+            ]
+            if windows:
+                store = self.subjects[name]
+                mine = self.place.has_objects(messages.keys, self._texts(store))
+                some = messages if mine is None else messages.take(np.flatnonzero(mine))
+                pairs = any(isinstance(window, Pairs) for window in windows)
+                said[name] = listen(some, store, step.instant, pairs=pairs)
+        return said
 
     def _tell(
         self,
@@ -173,9 +232,9 @@ class Cell:
         numbers = store.leads[slots].astype(np.int64)
         leading = np.flatnonzero(numbers >= 0)
         if len(leading):
-            self.focals.move(numbers[leading], self._where(store, slots[leading]))
+            self.focals.move(numbers[leading], self.where(store, slots[leading]))
 
-    def _where(self, store: Objects, slots: Numbers) -> NDArray[np.float64]:
+    def where(self, store: Objects, slots: Numbers) -> NDArray[np.float64]:
         """Where the objects at these slots are; NaN where none is."""
         relation = store.relation
         if relation.x is None or relation.y is None:
@@ -199,7 +258,7 @@ class Cell:
             fresh = np.unique(slots[store.leads[slots] < 0])
             if len(fresh):
                 seats = fresh if is_mine else np.full(len(fresh), -1)
-                added = self.focals.add(stream, seats, self._where(store, fresh))
+                added = self.focals.add(stream, seats, self.where(store, fresh))
                 store.follow(fresh, added.astype(np.int32))
             numbers[chosen] = store.leads[slots]
         return numbers
@@ -216,8 +275,16 @@ class Cell:
         number, self._next = self._next, self._next + 1
         self.plans[number] = plan
         self._numbers[query.name] = number
+        is_here = query.query_table is not None or self.place.has_query(query.name)
+        if plan.upper is not None and not is_here:
+            return
         self._load_tables(plan, step)
-        regions = self.groups.setdefault((plan.subject, plan.dimensions), Regions())
+        if plan.upper is not None:
+            content = step.contents.get(query.name)
+            if not self.above.register(number, plan, step.tables, content, step.stage):
+                return
+        query = plan.query
+        regions = self.groups.setdefault(plan.group, Regions())
         fan = fan_of(query.space) if plan.is_spatial else 1
         simple, watches = plan.is_simple, plan.watches
         if query.query_table is not None:
@@ -251,6 +318,8 @@ class Cell:
         for i, source in enumerate(plan.query.sources):
             if source.is_stream:
                 continue
+            if plan.upper is not None and i in plan.upper.joined:
+                continue
             table = plan.query.query_table
             is_regions = table is not None and table.source == i
             stores = self.region_rows if is_regions else self.subjects
@@ -268,17 +337,28 @@ class Cell:
                 store.load(keys, np.zeros(len(keys), np.int64), rows)
                 stores[source.relation.name] = store
 
-    def _drop(self, name: str) -> None:
+    def _drop(self, name: str, stage: int) -> int:
         number = self._numbers.pop(name)
         plan = self.plans[number]
-        regions = self.groups[plan.subject, plan.dimensions]
-        regions.remove(regions.rows_of(number))
+        if number not in self.above.uppers or self.above.drop(number, stage):
+            self._remove_regions(number, plan)
+        return number
 
-    def _forget_dropped(self, names: Sequence[str]) -> None:
+    def _remove_regions(self, number: int, plan: RangePlan) -> None:
+        if plan.group in self.groups:
+            regions = self.groups[plan.group]
+            regions.remove(regions.rows_of(number))
+
+    def _forget_dropped(self, ended: Sequence[int]) -> None:
         """Let go of the plans that were dropped, and of tables that no plan reads."""
-        if not names:
+        if not ended:
             return
-        kept = set(self._numbers.values())
+        for number in self.above.forget(ended):
+            self._remove_regions(number, self.plans[number])
+            for regions in self.groups.values():
+                self.layout.polygons.release(regions.replaced_polygons())
+                regions.forget()
+        kept = set(self._numbers.values()) | self.above.bases
         self.plans = {number: plan for number, plan in self.plans.items() if number in kept}
         read = {s.relation.name for plan in self.plans.values() for s in plan.query.sources}
         for stores in (self.subjects, self.region_rows):
@@ -294,13 +374,17 @@ class Cell:
         asked = [
             self.focal(focal.stream, focal.key)
             for plan in self.plans.values()
-            for focal in plan.query.focals
+            for focal in (plan.query if plan.upper is None else plan.upper.asked).focals
         ]
         used = np.zeros(len(self.focals) + 1, np.bool_)
         used[asked] = True
         for regions in self.groups.values():
             used[regions.now.focals[: regions.size]] = True
+        for group in self.above.groups.values():
+            used[group.focals] = True
         numbers = self.focals.keep(used)
+        for group in self.above.groups.values():
+            group.renumber(numbers)
         for regions in self.groups.values():
             regions.now.focals[:] = numbers[regions.now.focals]
             regions.before.focals[:] = numbers[regions.before.focals]
@@ -318,11 +402,11 @@ class Cell:
             if table is None or plan.name not in self._numbers:
                 continue
             name = plan.query.sources[table.source].relation.name
-            if name not in changed or plan.query in step.register:
+            if name not in changed or any(plan.name == query.name for query in step.register):
                 continue
             change = changed[name]
             store = self.region_rows[name]
-            regions = self.groups[plan.subject, plan.dimensions]
+            regions = self.groups[plan.group]
             mine = regions.rows_of(number)
             gone = mine[np.isin(regions.owner[mine], change.slots[change.was & ~change.now])]
             if len(gone):
@@ -359,7 +443,7 @@ class Cell:
                 focal_object = plan.query.inside.focal
                 found = self.focal(focal_object.stream, focal_object.key)
                 if self.focals.moved(np.array([found]))[0]:
-                    regions = self.groups[plan.subject, plan.dimensions]
+                    regions = self.groups[plan.group]
                     regions.touch(regions.rows_of(number))
 
     # Retention
@@ -385,53 +469,7 @@ class Cell:
 
     def forget_order(self) -> None:
         """Objects or regions changed without an instant of the bulk join that says so."""
-        for matcher in self._matchers.values():
-            matcher.reset()
-        self._trails.clear()
-
-    # The join
-
-    def _match(
-        self,
-        subject: str,
-        dimensions: Dimensions,
-        regions: Regions,
-        objects: dict[str, Changed],
-        rows: dict[str, Changed],
-        instant: int,
-    ) -> list[Change]:
-        store = self.subjects.get(subject)
-        changed = objects.get(subject)
-        size = regions.size
-        if store is None or not size or (changed is None and not regions.changed[:size].any()):
-            if changed is not None:
-                self._trails.pop((subject, dimensions), None)
-            return []
-        trail = self._trails.setdefault((subject, dimensions), Trail(dimensions))
-        points, moved = trail.follow(store, changed)
-        boxes = regions.boxes[:size]
-        modes = regions.modes[:size]
-        shifted = regions.changed[:size]
-        if shifted.any():
-            modes = np.where(shifted & (modes == WATCHED), np.uint8(TOUCHED), modes)
-        matcher = self._matchers.setdefault((subject, dimensions), BulkMatcher())
-        pairs = matcher.match(points, boxes, modes, moved, shifted, threads=self.threads)
-        if not len(pairs.boxes):
-            return []
-        touched = modes[pairs.boxes] == TOUCHED if (modes == TOUCHED).any() else None
-        found = Candidates(pairs.boxes, pairs.points, pairs.codes, touched)
-        view = View(store.columns, changed)
-        sides = (
-            Side(regions.now, points[:, 0:2], now=True),
-            Side(regions.before, points[:, 2:4], now=False),
-        )
-        alone = (
-            not modes.any()
-            and (changed is None or bool(changed.was.all() and changed.now.all()))
-            and np.array_equal(regions.now.focals[:size], regions.before.focals[:size])
-        )
-        decided = decide(self, regions, found, view, sides, rows, subject, alone=alone)
-        return make_changes(self, regions, decided, view, rows, instant)
+        self._join.forget_order()
 
 
 def _whereabouts(stream: Relation) -> tuple[int, ...]:

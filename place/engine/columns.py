@@ -20,12 +20,14 @@ from place.model.types import Row, Type, Value
 
 Slots = NDArray[np.int64]
 
-_DTYPES: dict[Type, Any] = {
+DTYPES: dict[Type, Any] = {
     Type.BIGINT: np.int64,
     Type.DOUBLE: np.float64,
     Type.STRING: np.int32,
     Type.BOOLEAN: np.bool_,
     Type.TIMESTAMP: np.int64,
+    Type.INTERVAL: np.int64,
+    Type.NULL: np.int64,
 }
 
 
@@ -36,6 +38,7 @@ class Dictionary:
         self.texts = list(texts)
         self._codes = {text: code for code, text in enumerate(self.texts)}
         self._hashes = np.empty(0, np.int64)
+        self._ranks = np.empty(0, np.int64)
 
     def code(self, text: str) -> int:
         """The code of a text, a new one if it is new."""
@@ -61,6 +64,14 @@ class Dictionary:
             self._hashes = np.concatenate([self._hashes, np.array(made, np.int64)])
         return self._hashes
 
+    def ranks(self) -> NDArray[np.int64]:
+        """The place of each code's text in the order of all texts."""
+        if len(self._ranks) < len(self.texts):
+            order = sorted(range(len(self.texts)), key=self.texts.__getitem__)
+            self._ranks = np.empty(len(order), np.int64)
+            self._ranks[order] = np.arange(len(order))
+        return self._ranks
+
     def to_arrow(self, codes: NDArray[np.int32], nulls: NDArray[np.bool_] | None) -> pa.Array:
         """The texts of codes, as an array that names each text once."""
         used = np.zeros(len(self.texts) + 1, np.bool_)
@@ -81,7 +92,7 @@ class Columns:
     ) -> None:
         self.columns = columns
         self.dictionary = dictionary
-        self.values = [np.zeros(capacity, _DTYPES[column.type]) for column in columns]
+        self.values = [np.zeros(capacity, DTYPES[column.type]) for column in columns]
         self.nulls = [np.ones(capacity, np.bool_) for _ in columns]
 
     @staticmethod
@@ -106,8 +117,20 @@ class Columns:
                 made.nulls.append(np.zeros(len(array), np.bool_))
         return made
 
+    @staticmethod
+    def from_rows(
+        columns: tuple[Column, ...], dictionary: Dictionary, rows: Sequence[Row]
+    ) -> Columns:
+        """Plain rows by columns."""
+        values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+        arrays = [pa.array(v, ARROW[c.type]) for v, c in zip(values, columns, strict=True)]
+        return Columns.from_arrow(columns, dictionary, arrays)
+
     @property
     def capacity(self) -> int:
+        return len(self.nulls[0])
+
+    def __len__(self) -> int:
         return len(self.nulls[0])
 
     def reserve(self, size: int) -> None:
@@ -124,6 +147,36 @@ class Columns:
         copy.values = [values[slots] for values in self.values]
         copy.nulls = [nulls[slots] for nulls in self.nulls]
         return copy
+
+    def pick(self, indices: Sequence[int], slots: Slots | slice = slice(None)) -> Columns:
+        """A copy of some columns of the rows at these slots."""
+        copy = Columns(tuple(self.columns[i] for i in indices), self.dictionary, 0)
+        copy.values = [self.values[i][slots] for i in indices]
+        copy.nulls = [self.nulls[i][slots] for i in indices]
+        return copy
+
+    def recoded(self, dictionary: Dictionary) -> Columns:
+        """The same rows with the codes of another dictionary."""
+        if dictionary is self.dictionary:
+            return self
+        copy = Columns(self.columns, dictionary, 0)
+        copy.nulls = self.nulls
+        copy.values = [
+            dictionary.codes(self.array(i, slice(None)))
+            if c.type is Type.STRING
+            else self.values[i]
+            for i, c in enumerate(self.columns)
+        ]
+        return copy
+
+    def widened(self, columns: tuple[Column, ...]) -> Columns:
+        """The rows with all of these columns; those that they do not have are NULL."""
+        wide = Columns(columns, self.dictionary, len(self))
+        names = [column.name for column in columns]
+        for i, column in enumerate(self.columns):
+            index = names.index(column.name)
+            wide.values[index], wide.nulls[index] = self.values[i], self.nulls[i]
+        return wide
 
     def put(self, slots: Slots, rows: Columns) -> None:
         """Write rows of the same columns to slots."""

@@ -204,6 +204,14 @@ class Objects:
         rows, gone = self.columns.take(slots), np.zeros(len(slots), np.bool_)
         return Messages(self.keys[slots], self.times[slots], gone, rows)
 
+    def all_messages(self) -> Messages:
+        """All keys with a slot; those whose objects are not there as gone."""
+        held = np.ones(self.size, np.bool_)
+        held[self._free[: self._free_count]] = False
+        slots = np.flatnonzero(held)
+        rows = self.columns.take(slots)
+        return Messages(self.keys[slots], self.times[slots], ~self.alive[slots], rows)
+
     def _release(self, slots: Slots) -> None:
         """Slots whose objects are gone and that no region follows are free."""
         freed = slots[self.leads[slots] < 0]

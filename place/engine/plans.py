@@ -6,19 +6,32 @@ with constants, like any other region.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from place.engine.boxes import Box, boxes_of
 from place.engine.columns import Dictionary
-from place.errors import InternalError, Unsupported
+from place.errors import InternalError
 from place.model.schema import Stream
 from place.model.shape import Rectangle
 from place.model.space import Space
-from place.plan.expression import Column, Expression, columns_of
-from place.plan.query import Around, Query
+from place.plan.expression import (
+    Column,
+    Expression,
+    columns_of,
+    conjunction,
+    conjuncts,
+    sources_of,
+    substitute,
+)
+from place.plan.query import Around, Output, Query
 
 Dimensions = tuple[int, ...]
 """The columns that regions are found by: x and y, or up to two others; none where nothing helps."""
+
+
+def readings_of(stream: str) -> str:
+    """What regions meet that speak of the readings of a stream, and not of its objects."""
+    return f"\0readings of {stream}"
 
 
 RECTANGULAR = (("x1", "y1", "x2", "y2"), ("focal", "xdist", "ydist"))
@@ -26,7 +39,7 @@ RECTANGULAR = (("x1", "y1", "x2", "y2"), ("focal", "xdist", "ydist"))
 
 @dataclass(frozen=True)
 class RangePlan:
-    """A range query, ready for a cell.
+    """The join of a query's objects and regions, ready for a cell.
 
     `boxes` are its attribute boxes; a query without a place is found by them over `dimensions`.
     `decides` tells that they are the whole condition, `residual` is what they cannot decide.
@@ -44,6 +57,18 @@ class RangePlan:
     is_plain: bool
     is_simple: bool
     is_keyed: bool
+    upper: UpperPlan | None = None
+
+    @property
+    def group(self) -> tuple[str, Dimensions]:
+        """Which regions it is kept with: those that meet the same things by the same columns."""
+        meets = self.subject if not self.meets_readings else readings_of(self.subject)
+        return meets, self.dimensions
+
+    @property
+    def meets_readings(self) -> bool:
+        """Does it speak of readings, each at its own instant, instead of objects now?"""
+        return self.upper is not None and self.upper.query.window is not None
 
     @property
     def name(self) -> str:
@@ -58,26 +83,114 @@ class RangePlan:
         return self.query.inside is not None or self.query.query_table is not None
 
 
-def missing_operator(query: Query) -> str | None:
-    """The operator that a query needs besides range and selection, if it needs one."""
+@dataclass(frozen=True)
+class UpperPlan:
+    """What stands above the join of objects and regions: table joins, kNN, windows, the answer.
+
+    `needed` are, for each source, the columns that pass up (its key where none is needed), and
+    `query` is the query over these alone. `conditions` are those that need more than the object and
+    its region, `joined` the tables in FROM that they speak of.
+    """
+
+    asked: Query
+    query: Query
+    needed: tuple[tuple[int, ...], ...]
+    conditions: tuple[Expression, ...]
+    joined: tuple[int, ...]
+
+    @property
+    def has_answer(self) -> bool:
+        """Does it take the whole answer, and not only what changed, to tell what changed?"""
+        return self.query.groups is not None or self.query.distinct
+
+    @property
+    def has_order(self) -> bool:
+        """Are the first of all rows chosen, so that those of several cells compete?"""
+        window = self.query.window
+        return self.query.nearest is not None or (window is not None and window.rows is not None)
+
+
+def has_upper(query: Query) -> bool:
+    """Does a query need more than the join of objects and regions?"""
     regions = query.query_table.source if query.query_table else None
     others = [i for i in range(len(query.sources)) if i not in (query.subject, regions)]
-    if query.nearest is not None:
-        return "kNN"
-    if query.window is not None:
-        return "window"
-    if others:
-        return "join"
-    if query.groups is not None:
-        return "aggregate"
-    return "distinct" if query.distinct else None
+    above = query.nearest is not None or query.window is not None or query.groups is not None
+    return above or bool(others) or query.distinct
 
 
-def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
-    """The plan of a query, or an error that names the operator that is not there."""
-    operator = missing_operator(query)
-    if operator is not None:
-        raise Unsupported(operator, "local")
+def make_upper(query: Query) -> UpperPlan:
+    """What stands above the join of a query that has something above it."""
+    lower = _lower_sources(query)
+    conditions = [c for c in conjuncts(query.where) if not sources_of(c) <= lower]
+    read: list[Expression] = [*conditions]
+    if query.groups is None:
+        read += [output.expression for output in query.outputs]
+    else:
+        read += [*query.groups, *(a.argument for a in query.aggregates if a.argument is not None)]
+    columns = {column for expression in read for column in columns_of(expression)}
+    needed = tuple(
+        tuple(sorted({column.index for column in columns if column.source == i}))
+        or (source.relation.key,)
+        for i, source in enumerate(query.sources)
+    )
+
+    def put(column: Column) -> Column:
+        return replace(column, index=needed[column.source].index(column.index))
+
+    narrow = replace(query, where=None)
+    if query.groups is None:
+        outputs = (replace(o, expression=substitute(o.expression, put)) for o in query.outputs)
+        narrow = replace(narrow, outputs=tuple(outputs))
+    else:
+        aggregates = (
+            a if a.argument is None else replace(a, argument=substitute(a.argument, put))
+            for a in query.aggregates
+        )
+        groups = tuple(substitute(group, put) for group in query.groups)
+        narrow = replace(narrow, groups=groups, aggregates=tuple(aggregates))
+    return UpperPlan(
+        asked=query,
+        query=narrow,
+        needed=needed,
+        conditions=tuple(substitute(c, put) for c in conditions),
+        joined=tuple(
+            i for i, source in enumerate(query.sources) if not source.is_stream and i not in lower
+        ),
+    )
+
+
+def _lower_sources(query: Query) -> frozenset[int]:
+    """The sources that meet in the join of objects and regions."""
+    regions = {query.query_table.source} if query.query_table else set()
+    return frozenset({query.subject} | regions)
+
+
+def _base(query: Query, upper: UpperPlan) -> Query:
+    """The range query below: which objects pass, and what of them is needed above."""
+    lower = _lower_sources(query)
+    outputs = tuple(
+        Output(column.name, Column(source, index, column.type, column.name))
+        for source in sorted(lower)
+        for index in upper.needed[source]
+        for column in (query.sources[source].relation.columns[index],)
+    )
+    return replace(
+        query,
+        where=conjunction([c for c in conjuncts(query.where) if sources_of(c) <= lower]),
+        nearest=None,
+        window=None,
+        groups=None,
+        aggregates=(),
+        having=None,
+        outputs=outputs,
+        distinct=False,
+    )
+
+
+def make_plan(asked: Query, dictionary: Dictionary) -> RangePlan:
+    """The plan of a query."""
+    upper = make_upper(asked) if has_upper(asked) else None
+    query = asked if upper is None else _base(asked, upper)
     relation = query.sources[query.subject].relation
     found = boxes_of(query.where, query.subject, dictionary)
     spatial = query.inside is not None or query.query_table is not None
@@ -107,6 +220,7 @@ def make_plan(query: Query, dictionary: Dictionary) -> RangePlan:
         is_plain=all(isinstance(output.expression, Column) for output in query.outputs),
         is_simple=exact_shape and found.exact and indexed,
         is_keyed=_is_keyed(query),
+        upper=upper,
     )
 
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from place.engine.columns import Columns
 from place.engine.objects import Changed
 from place.engine.plans import RangePlan
 from place.engine.regions import Regions, State
 from place.engine.rows import View, region_view
+from place.engine.vector import holds
 from place.kernels.inside import inside_shapes
 from place.kernels.lay import told_apart
 from place.model.regions import around
 from place.model.shape import contains
-from place.model.types import Row
-from place.plan.evaluate import evaluate
 from place.plan.query import Around
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def decide(
         was, now = found.codes > 1, (found.codes & 1).astype(np.bool_)
     else:
         was, now = np.empty(len(found.codes), np.bool_), np.empty(len(found.codes), np.bool_)
-        told_apart(found.regions, found.slots, found.codes, after, before, seats, was, now)
+        whose = view.objects(found.slots)
+        told_apart(found.regions, whose, found.codes, after, before, seats, was, now)
     if found.touched is None:
         return Decided(found.regions, found.slots, was, now)
     open_pairs = _once(regions, found.regions, found.slots, np.flatnonzero(found.touched))
@@ -93,7 +94,8 @@ def decide(
     was, now = was[keep], now[keep]
     for side, answers, leaders in ((sides[0], now, after), (sides[1], was, before)):
         truth = _ask(cell, regions, region[first:], slot[first:], view, side, rows)
-        itself = cell.focals.is_itself(leaders[region[first:]], slot[first:], subject)
+        whose = view.objects(slot[first:])
+        itself = cell.focals.is_itself(leaders[region[first:]], whose, subject)
         answers[first:] = truth & ~itself
     return Decided(region, slot, was, now)
 
@@ -143,7 +145,7 @@ def _ask(
             )
             mine = mine[hit]
         if len(mine) and plan.query.query_table is not None and plan.query.inside is not None:
-            mine = mine[_also_inside(cell, plan, side, slot[mine])]
+            mine = mine[_also_inside(cell, plan, side, slot[mine], view)]
         if len(mine) and plan.decides:
             mine = mine[_in_boxes(plan, slot[mine], view, side)]
         if len(mine) and plan.residual is not None:
@@ -152,13 +154,14 @@ def _ask(
     return truth
 
 
-def _also_inside(cell: Cell, plan: RangePlan, side: Side, slot: Numbers) -> Bools:
+def _also_inside(cell: Cell, plan: RangePlan, side: Side, slot: Numbers, view: View) -> Bools:
     """The INSIDE of a query that has a query table too."""
     shape = plan.query.inside
     itself = np.zeros(len(slot), np.bool_)
     if isinstance(shape, Around):
         number = cell.focal(shape.focal.stream, shape.focal.key)
-        itself = cell.focals.is_itself(np.full(len(slot), number), slot, plan.subject)
+        whose = view.objects(slot)
+        itself = cell.focals.is_itself(np.full(len(slot), number), whose, plan.subject)
         center = cell.focals.position(number, now=side.now)
         shape = None if center is None else around(plan.query.space, center, shape.extents)
     if shape is None:
@@ -192,13 +195,10 @@ def _holds(
 ) -> Bools:
     """The condition that is left, asked of each pair."""
     assert plan.residual is not None
-    sources: list[list[Row]] = [[()] * len(slot) for _ in plan.query.sources]
-    sources[plan.query.subject] = view.rows(slot, side.now)
+    sources: list[Columns | None] = [None] * len(plan.query.sources)
+    sources[plan.query.subject] = view.take(slot, side.now)
     table = plan.query.query_table
     if table is not None:
         owners = regions.owner[region]
-        sources[table.source] = region_view(cell, plan, rows).rows(owners, side.now)
-    residual = plan.residual
-    return np.array(
-        [evaluate(residual, pair) is True for pair in zip(*sources, strict=True)], np.bool_
-    )
+        sources[table.source] = region_view(cell, plan, rows).take(owners, side.now)
+    return holds(plan.residual, sources, len(slot), cell.dictionary)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,22 +32,29 @@ Rows = tuple[Numbers, list[pa.Array]]
 
 
 class View:
-    """Rows of a relation as they are now and as they were before the instant."""
+    """Rows of a relation as they are now and as they were before the instant.
 
-    def __init__(self, columns: Columns, changed: Changed | None) -> None:
+    With `said` they are readings, which were nothing before, and `said` tells whose they are.
+    """
+
+    def __init__(
+        self, columns: Columns, changed: Changed | None, said: Numbers | None = None
+    ) -> None:
         self.columns = columns
         self._changed = changed
+        self._said = said
         self._place: NDArray[np.int64] | None = None
 
-    def take(self, slots: Numbers, now: bool) -> Columns:
-        """The rows at slots, of one side of the instant."""
-        rows = self.columns.take(slots)
+    def take(self, slots: Numbers, now: bool, only: Sequence[int] | None = None) -> Columns:
+        """The rows at slots, of one side of the instant; some of their columns, or all."""
+        wanted = range(len(self.columns.columns)) if only is None else only
+        rows = self.columns.pick(wanted, slots)
         if now or self._changed is None:
             return rows
         places = self._places()[slots]
         old = np.flatnonzero(places >= 0)
         if len(old):
-            rows.put(old, self._changed.before.take(places[old]))
+            rows.put(old, self._changed.before.pick(wanted, places[old]))
         return rows
 
     def rows(self, slots: Numbers, now: bool) -> list[Row]:
@@ -54,11 +62,17 @@ class View:
 
     def alive(self, slots: Numbers, now: bool, store: Objects) -> NDArray[np.bool_]:
         """Was, or is, an object at each slot?"""
+        if self._said is not None:
+            return np.full(len(slots), now)
         present = store.alive[slots]
         if now or self._changed is None:
             return present
         places = self._places()[slots]
         return np.where(places >= 0, self._changed.was[places], present)
+
+    def objects(self, slots: NDArray[Any]) -> NDArray[Any]:
+        """The slots of the objects that the rows are of."""
+        return slots if self._said is None else self._said[slots]
 
     def _places(self) -> NDArray[np.int64]:
         if self._place is None:
@@ -92,6 +106,8 @@ def make_changes(
     plans = regions.plan[decided.regions] if len(numbers) > 1 else None
     for number in numbers:
         plan = cell.plans[number]
+        if plan.upper is not None:
+            continue
         was, now = decided.was, decided.now
         if plans is not None:
             mine = plans == number

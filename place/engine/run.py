@@ -36,7 +36,7 @@ def can_run(cell: Cell, told: set[str]) -> bool:
         for plan in cell.plans.values()
         if plan.query.query_table is not None
     )
-    if told & set(tables) or told & set(cell.retained):
+    if len(cell.above) or told & set(tables) or told & set(cell.retained):
         return False
     return all((regions.modes[: regions.size] == SIMPLE).all() for regions in cell.groups.values())
 

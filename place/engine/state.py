@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
+from place.engine.past import Past
 from place.engine.route import Place
 from place.engine.timeline import Timeline
-from place.engine.worker import MANY_TEXTS, Past, TableOf, Worker
+from place.engine.worker import MANY_TEXTS, TableOf, Worker
 from place.model.schema import Column, Stream
 from place.model.types import Type
 from place.plan.catalog import Catalog
@@ -40,9 +41,13 @@ def save_worker(worker: Worker) -> State:
         for name, waiting in line.pending.items():
             if waiting:
                 state[f"{number}/pending/{name}"] = _pack(Messages.joined(waiting))
+        for name in line.queries:
+            content = line.cell.window(name)
+            if content is not None:
+                state[f"{number}/window/{name}"] = content
         lines.append({"streams": sorted(line.streams), "instant": line.instant})
     for name, past in worker.pasts.items():
-        state[f"past/base/{name}"] = _pack(_alive(past.base))
+        state[f"past/base/{name}"] = _pack(past.base.all_messages())
         if past.recent:
             state[f"past/recent/{name}"] = _pack(Messages.joined(past.recent))
     meta = {
@@ -63,9 +68,8 @@ def load_worker(
 ) -> Worker:
     """A worker that goes on where the saved one stopped."""
     meta: dict[str, Any] = json.loads(state[META].column(0)[0].as_py())
-    worker = Worker(place, threads)
     codes = _Codes(state, catalog)
-    worker.dictionary = codes.dictionary
+    worker = Worker(place, threads, codes.dictionary)
     worker.catalog = catalog
     streams = {stream.name: stream for stream in catalog.streams.values()}
     worker.clocks.follow(streams.values())
@@ -91,13 +95,19 @@ def load_worker(
         queries = [query for query in catalog.queries.values() if query.streams == named]
         line.queries = {query.name: query for query in queries}
         tables = {name: table_of(name) for query in queries for name in query.tables}
-        line.cell.adopt(queries, tables)
+        contents = {
+            query.name: state[f"{number}/window/{query.name}"]
+            for query in queries
+            if f"{number}/window/{query.name}" in state
+        }
+        worker.know(line.cell.adopt(queries, tables, contents))
     for name, floor in meta["floors"].items():
-        base = Objects(streams[name], worker.dictionary)
-        codes.fill(base, state[f"past/base/{name}"])
+        past = Past.empty(streams[name], worker.dictionary, floor)
+        past.load(codes.waiting(streams[name], state[f"past/base/{name}"]))
         recent = state.get(f"past/recent/{name}")
-        waiting_past = [] if recent is None else [codes.waiting(streams[name], recent)]
-        worker.pasts[name] = Past(base, waiting_past, floor)
+        if recent is not None:
+            past.recent.append(codes.waiting(streams[name], recent))
+        worker.pasts[name] = past
     return worker
 
 

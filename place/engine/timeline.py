@@ -7,28 +7,27 @@ others. So each set of streams that queries read has a cell of its own, which is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from place.engine.cell import Cell, Step
-from place.engine.changes import Change
+from place.engine.cell import Cell, Found, Step
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
+from place.engine.past import ceil_all
 from place.engine.route import Place
 from place.engine.run import can_run, run
 from place.model.schema import Stream
 from place.plan.query import Query
 
 LONG_AFTER = 1 << 62
-PROBE = "\0probe"
-"""The name of a query that is asked once; no name that can be written is the same."""
 SHORTEST_RUN, CROWD = 3, 256
 """So many instants, of at most so many readings on average, are taken in one pass."""
 
 Numbers = NDArray[np.int64]
+Due = tuple[Messages, Numbers]
+"""Messages with their instants, in order."""
 
 
 class Timeline:
@@ -48,6 +47,8 @@ class Timeline:
         self.cell = Cell(place, self.streams.values(), dictionary, threads)
         self.queries: dict[str, Query] = {}
         self.pending: dict[str, list[Messages]] = {name: [] for name in self.streams}
+        self.expired: dict[str, list[Messages]] = {name: [] for name in self.streams}
+        """What objects had said last that expired, until someone takes it."""
 
     # Readings
 
@@ -56,58 +57,69 @@ class Timeline:
         if len(messages):
             self.pending[stream].append(messages)
 
-    def advance(self, until: int) -> list[Change]:
+    def advance(self, until: int) -> list[Found]:
         """Take all instants up to `until`: one by one, or in one pass where the cell can."""
-        told: dict[str, tuple[Messages, Numbers]] = {}
+        told: dict[str, Due] = {}
+        heard: dict[str, Due] = {}
         for name in self.streams:
             ready = self._ready(name, until)
             if ready is not None:
-                told[name] = ready
-        changes: list[Change] = []
-        if not told:
+                heard[name] = ready
+            with_expiries = self._with_expiries(self.streams[name], ready, until)
+            if with_expiries is not None:
+                told[name] = with_expiries
+        found: list[Found] = []
+        above = self.cell.above
+        if not told and above.next_expiry() > until:
             pass
         elif not self.cell.plans:  # nobody asks what was in between
             messages = {name: messages for name, (messages, _) in told.items()}
             self.cell.process(Step(until, messages))
         elif self._goes_in_runs(told):
-            changes = run(self.cell, told)
+            found += run(self.cell, told)
         else:
-            for instant in _instants(told).tolist():
-                changes += self.step(Step(instant, _at(told, instant)))
+            instants = _instants(told).tolist()[::-1]
+            while True:
+                instant = min(instants[-1] if instants else LONG_AFTER, above.next_expiry())
+                if instant > until:
+                    break
+                if instants and instants[-1] == instant:
+                    instants.pop()
+                said = _at(heard, instant) if len(above) else {}
+                found += self.step(Step(instant, _at(told, instant), said))
         self.instant = max(self.instant, until)
-        return changes
+        return found
 
-    def _ready(self, name: str, until: int) -> tuple[Messages, Numbers] | None:
-        """The messages of a stream up to an instant with their instants, expiries among them."""
-        stream = self.streams[name]
+    def _ready(self, name: str, until: int) -> Due | None:
+        """The messages of a stream up to an instant with their instants."""
         waiting = self.pending[name]
-        messages, due = None, np.empty(0, np.int64)
-        if waiting:
-            messages = Messages.joined(waiting)
-            due = ceil_all(messages.times, stream.evaluate)
-            ready = due <= until
-            self.pending[name] = []
-            if not ready.all():
-                later = np.flatnonzero(~ready)
-                self.pending[name] = [messages.take(later)]
-                chosen = np.flatnonzero(ready)
-                messages, due = messages.take(chosen), due[chosen]
-            if (messages.times[1:] < messages.times[:-1]).any():
-                order = np.argsort(messages.times, kind="stable")
-                messages, due = messages.take(order), due[order]
-        if stream.timeout is not None:
-            messages, due = self._with_expiries(stream, messages, due, until)
-        return None if messages is None or not len(messages) else (messages, due)
+        if not waiting:
+            return None
+        messages = Messages.joined(waiting)
+        due = ceil_all(messages.times, self.streams[name].evaluate)
+        ready = due <= until
+        self.pending[name] = []
+        if not ready.all():
+            later = np.flatnonzero(~ready)
+            self.pending[name] = [messages.take(later)]
+            chosen = np.flatnonzero(ready)
+            messages, due = messages.take(chosen), due[chosen]
+        if (messages.times[1:] < messages.times[:-1]).any():
+            order = np.argsort(messages.times, kind="stable")
+            messages, due = messages.take(order), due[order]
+        return (messages, due) if len(messages) else None
 
-    def _with_expiries(
-        self, stream: Stream, messages: Messages | None, due: Numbers, until: int
-    ) -> tuple[Messages | None, Numbers]:
-        """An object is gone `timeout` after its last reading, if no other comes before that."""
+    def _with_expiries(self, stream: Stream, ready: Due | None, until: int) -> Due | None:
+        """The same with expiries: an object is gone `timeout` after its last reading, if no other
+        comes before that."""
+        if stream.timeout is None:
+            return ready
         cell = self.cell
-        if messages is None:
+        if ready is None:
             nothing = np.empty(0, np.int64)
             rows = Columns(stream.columns, self.dictionary, 0)
-            messages = Messages(nothing, nothing, np.empty(0, np.bool_), rows)
+            ready = Messages(nothing, nothing, np.empty(0, np.bool_), rows), nothing
+        messages, due = ready
         gone = messages.gone.copy()
         stores = [(cell.subjects[stream.name], np.arange(len(messages)))]
         if stream.name in cell.others:
@@ -120,9 +132,12 @@ class Timeline:
             ]
         keys, instants = [messages.keys], [due]
         for store, chosen in stores:
-            for found, at in _expiries(stream, store, messages, gone, due, chosen, until):
+            known, told = _expiries(stream, store, messages, gone, due, chosen, until)
+            for found, at in (known, told):
                 keys.append(found)
                 instants.append(at)
+            if len(known[0]) and len(self.streams) == 1:
+                self.expired[stream.name].append(_last_words(store, stream, known[0]))
         expired = sum(map(len, keys[1:]))
         blank = Columns(stream.columns, self.dictionary, expired)
         due = np.concatenate(instants)
@@ -133,11 +148,11 @@ class Timeline:
             Columns.joined([messages.rows, blank]) if expired else messages.rows,
         )
         if not expired:
-            return joined, due
+            return (joined, due) if len(joined) else None
         order = np.argsort(due, kind="stable")
         return joined.take(order), due[order]
 
-    def _goes_in_runs(self, told: Mapping[str, tuple[Messages, Numbers]]) -> bool:
+    def _goes_in_runs(self, told: Mapping[str, Due]) -> bool:
         """Are there many instants of few readings each, that the cell can take in one pass?"""
         count = sum(len(due) for _, due in told.values())
         instants = len(_instants(told))
@@ -147,35 +162,41 @@ class Timeline:
 
     # Queries
 
-    def step(self, step: Step) -> list[Change]:
+    def step(self, step: Step) -> list[Found]:
         """One instant."""
         self.instant = max(self.instant, step.instant)
         return self.cell.process(step)
 
-    def register(self, queries: Sequence[Query], tables: Mapping[str, pa.Table]) -> list[Change]:
-        """Queries that are answered from now on: their answers as positive changes."""
+    def register(
+        self,
+        queries: Sequence[Query],
+        tables: Mapping[str, pa.Table],
+        contents: Mapping[str, pa.Table] | None = None,
+        stage: int = 0,
+    ) -> list[Found]:
+        """Queries that are answered from now on: their answers as positive changes.
+
+        `contents` are what their windows hold already.
+        """
         for query in queries:
             self.queries[query.name] = query
-        return self.step(Step(self.instant, register=queries, tables=tables))
+        step = Step(
+            self.instant, register=queries, tables=tables, contents=contents or {}, stage=stage
+        )
+        return self.step(step)
 
-    def probe(self, query: Query, tables: Mapping[str, pa.Table]) -> list[Change]:
-        """The answer of a query at the instant that the cell has reached, as positive changes."""
-        asked = replace(query, name=PROBE)
-        found = self.step(Step(self.instant, register=[asked], tables=tables))
-        self.step(Step(self.instant, drop=[PROBE]))
-        return found
-
-    def drop(self, names: Sequence[str]) -> list[Change]:
+    def drop(self, names: Sequence[str], stage: int = 0) -> list[Found]:
         """Queries that end: their answers as negative changes."""
         for name in names:
             del self.queries[name]
-        return self.step(Step(self.instant, drop=names))
+        return self.step(Step(self.instant, drop=names, stage=stage))
 
 
-def _instants(told: Mapping[str, tuple[Messages, Numbers]]) -> Numbers:
+def _instants(told: Mapping[str, Due]) -> Numbers:
     """All instants at which something is told, in order."""
-    found: Numbers = np.unique(np.concatenate([_different(due) for _, due in told.values()]))
-    return found
+    found = [np.empty(0, np.int64), *(_different(due) for _, due in told.values())]
+    instants: Numbers = np.unique(np.concatenate(found))
+    return instants
 
 
 def _different(due: Numbers) -> Numbers:
@@ -183,7 +204,7 @@ def _different(due: Numbers) -> Numbers:
     return different
 
 
-def _at(told: Mapping[str, tuple[Messages, Numbers]], instant: int) -> dict[str, Messages]:
+def _at(told: Mapping[str, Due], instant: int) -> dict[str, Messages]:
     """What each stream tells at an instant."""
     found = {}
     for name, (messages, due) in told.items():
@@ -193,14 +214,6 @@ def _at(told: Mapping[str, tuple[Messages, Numbers]], instant: int) -> dict[str,
         elif low < high:
             found[name] = messages.take(slice(low, high))
     return found
-
-
-def ceil_all(times: Numbers, period: int | None) -> Numbers:
-    """`ceil_to` of many."""
-    if period is None:
-        return times
-    ceiled: Numbers = -(-times // period) * period
-    return ceiled
 
 
 def _expiries(
@@ -232,3 +245,12 @@ def _expiries(
     last = ceil_all(store.times[: store.size] + stream.timeout, stream.evaluate)
     known = np.flatnonzero(store.alive[: store.size] & (last <= until) & (last < first_due))
     return [(store.keys[known], last[known]), (messages.keys[at[over]], ends[over])]
+
+
+def _last_words(store: Objects, stream: Stream, keys: Numbers) -> Messages:
+    """What objects have said last; of those of other rows only where they were."""
+    slots = store.find_all(keys)
+    rows = store.columns.take(slots)
+    if len(rows.columns) < len(stream.columns):
+        rows = rows.widened(stream.columns)
+    return Messages(keys, store.times[slots], np.zeros(len(keys), np.bool_), rows)

@@ -7,28 +7,32 @@ matrix take the same inputs and never speak with each other: each finds its part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
+from place.engine.answers import Answers, split
+from place.engine.cell import Found
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
+from place.engine.past import Past
 from place.engine.route import Place
-from place.engine.timeline import Timeline, ceil_all
+from place.engine.timeline import Timeline
 from place.model.clock import Clocks
 from place.model.reading import Advance
 from place.model.schema import Stream
-from place.model.time import BEGINNING
+from place.model.time import BEGINNING, LATEST
 from place.plan.catalog import Catalog
 from place.plan.query import Query
 
-MOST_RECENT = 1_000_000
 MANY_TEXTS = 100_000
 UNORDERED = ""
 """The partition of readings whose source has no order: they are taken in that of their times."""
+PROBE = "\0probe"
+"""The name of a query that is asked once; no name that can be written is the same."""
 
 TableOf = Callable[[str], pa.Table]
 """The rows of a table, by its name."""
@@ -46,70 +50,15 @@ class Segment:
 Told = Segment | Advance
 
 
-@dataclass
-class Past:
-    """What a query over several streams needs of one: its objects at a floor, and what they said
-    since. The floor is the slowest stream's time: such a query begins there.
-
-    Of a stream that runs far ahead of a silent one, no more than a million readings wait for that.
-    """
-
-    base: Objects
-    recent: list[Messages] = field(default_factory=list)
-    floor: int = BEGINNING
-
-    def fold(self, stream: Stream, floor: int, own: int, timelines: list[Timeline]) -> None:
-        """Let go of readings that no query can begin before any more; `own` is the stream's time.
-
-        With retention, only objects that some cell keeps are kept for new queries.
-        """
-        if sum(map(len, self.recent)) > MOST_RECENT:
-            floor = own
-        if floor > self.floor and self.recent:
-            said = Messages.joined(self.recent)
-            due = ceil_all(said.times, stream.evaluate)
-            ready = np.flatnonzero(due <= floor)
-            self.base.change(said.take(ready[np.argsort(said.times[ready], kind="stable")]))
-            self.recent = [said.take(np.flatnonzero(due > floor))]
-        self.floor = max(self.floor, floor)
-        if stream.timeout is not None:
-            over = ceil_all(self.base.times + stream.timeout, stream.evaluate) <= self.floor
-            self.base.evict(np.flatnonzero(over & self.base.alive))
-        if stream.retention is not None and any(line.cell.plans for line in timelines):
-            keys = self.base.keys[: self.base.size]
-            kept = np.zeros(len(keys), np.bool_)
-            for line in timelines:
-                store = line.cell.subjects[stream.name]
-                slots = store.find_all(keys)
-                kept |= (slots >= 0) & store.alive[slots]
-            self.base.evict(np.flatnonzero(self.base.alive[: self.base.size] & ~kept))
-
-    def at(self, stream: Stream, instant: int) -> tuple[Messages, Messages]:
-        """What each object has said last at an instant, and what waits for later."""
-        said = Messages.joined([self.base.messages(), *self.recent])
-        due = ceil_all(said.times, stream.evaluate)
-        ready = np.flatnonzero(due <= instant)
-        ready = ready[np.argsort(said.times[ready], kind="stable")]
-        last = said.take(ready)
-        present = ~last.gone
-        store = Objects(stream, self.base.columns.dictionary)
-        latest = store.seen(store.take_all(last.keys))
-        if latest is not None:
-            only = np.zeros(len(last), np.bool_)
-            only[latest] = True
-            present &= only
-        if stream.timeout is not None:
-            present &= ceil_all(last.times + stream.timeout, stream.evaluate) > instant
-        return last.take(np.flatnonzero(present)), said.take(np.flatnonzero(due > instant))
-
-
 class Worker:
     """One cell's share of all queries over all streams."""
 
-    def __init__(self, place: Place, threads: int = 1) -> None:
+    def __init__(
+        self, place: Place, threads: int = 1, dictionary: Dictionary | None = None
+    ) -> None:
         self.place = place
         self.threads = threads
-        self.dictionary = Dictionary()
+        self.dictionary = Dictionary() if dictionary is None else dictionary
         self.catalog = Catalog()
         self.clocks = Clocks()
         self.timelines: dict[frozenset[str], Timeline] = {}
@@ -118,10 +67,11 @@ class Worker:
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
         """The readings of the last tick that came too late."""
+        self._answers = Answers(self.dictionary, merges=False)
 
     # The catalog
 
-    def become(self, catalog: Catalog, table_of: TableOf) -> list[Change]:
+    def become(self, catalog: Catalog, table_of: TableOf) -> list[Found]:
         """Go over to another version of the catalog; the changes that it causes."""
         before, self.catalog = self.catalog, catalog
         refreshed = {
@@ -139,25 +89,65 @@ class Worker:
             for key, query in catalog.queries.items()
             if key not in before.queries or query.tables & refreshed
         ]
-        changes: list[Change] = []
+        again = {query.name for query in ended} & {query.name for query in begun}
+        kept = {query.name: self._content(query) for query in ended if query.name in again}
+        found: list[Found] = []
         for query in ended:
             timeline = self.timelines[query.streams]
-            changes += timeline.drop([query.name])
+            found += timeline.drop([query.name], 2 * catalog.version)
             if not timeline.queries and len(query.streams) != 1:
                 del self.timelines[query.streams]
         self.follow_streams()
         for query in begun:
             self.clocks.join(query.streams)
             tables = {name: table_of(name) for name in query.tables}
-            changes += self._timeline(query.streams).register([query], tables)
-        again = {query.name for query in ended} & {query.name for query in begun}
+            timeline = self._timeline(query.streams)
+            content = kept.get(query.name) or self._replay(query, tables, timeline.instant)
+            contents = {} if content is None else {query.name: content}
+            found += timeline.register([query], tables, contents, 2 * catalog.version + 1)
         return [
-            replace(change, is_settled=False) if change.query.name in again else change
-            for change in changes
+            replace(each, is_settled=False)
+            if isinstance(each, Change) and each.query.name in again
+            else each
+            for each in self._answered(found)
         ]
 
+    def _content(self, query: Query) -> pa.Table | None:
+        """What a window holds that goes on over other tables; it does not depend on them."""
+        window = query.window
+        if window is None or query.query_table is not None or window.rows is not None:
+            return None
+        return self.timelines[query.streams].cell.window(query.name)
+
+    def _replay(self, query: Query, tables: Mapping[str, pa.Table], until: int) -> pa.Table | None:
+        """What a window holds that begins now: the readings that its streams remember."""
+        if query.window is None:
+            return None
+        self._rise()
+        timeline = self._open(query.streams, max(self.pasts[n].floor for n in query.streams))
+        timeline.register([query], tables)
+        timeline.advance(until)
+        return timeline.cell.window(query.name)
+
+    def _rise(self) -> None:
+        """Remember exactly what is promised, whatever ticks the readings came in."""
+        for name, past in self.pasts.items():
+            past.rise(self.clocks.closed(name), self._slowest())
+
+    def _slowest(self) -> int | None:
+        return self.clocks.floor() if len(self.pasts) > 1 else LATEST
+
+    def know(self, found: Sequence[Found]) -> None:
+        """Take over what answers hold already."""
+        self._answers.take(split(found, self.place.matrix)[0])
+
+    def _answered(self, found: Sequence[Found]) -> list[Found]:
+        """Parts of answers that this cell holds whole become changes."""
+        whole, rest = split(found, self.place.matrix)
+        return rest + list(self._answers.take(whole)) if whole else rest
+
     def follow_streams(self) -> None:
-        """Have a clock, a timeline and, where there are several, a past of each stream."""
+        """Have a clock, a timeline and a past of each stream."""
         streams = {stream.name: stream for stream in self.catalog.streams.values()}
         self.clocks.follow(streams.values())
         for counts in (self.readings, self.late):
@@ -168,22 +158,15 @@ class Worker:
                 self.timelines[frozenset((name,))] = self._blank([stream], BEGINNING)
                 self.readings[name] = self.late[name] = 0
         self.timelines = {s: line for s, line in self.timelines.items() if s <= streams.keys()}
-        if len(streams) < 2:
-            self.pasts.clear()
         for name in self.pasts.keys() - streams.keys():
             del self.pasts[name]
-        if len(streams) > 1:
-            for name in streams.keys() - self.pasts.keys():
-                self.pasts[name] = self._begin_past(name)
+        for name in streams.keys() - self.pasts.keys():
+            self.pasts[name] = Past.empty(streams[name], self.dictionary)
 
-    def _begin_past(self, name: str) -> Past:
-        """Until now the stream's own timeline knew all that is needed."""
-        line = self.timelines[frozenset((name,))]
-        own, others = line.cell.subjects[name], line.cell.others.get(name)
-        base = own.copy()
-        if others is not None:
-            base.change(_widened(others.messages(), line.streams[name], self.dictionary))
-        return Past(base, list(line.pending[name]), self.clocks.closed(name))
+    def _stores(self, name: str) -> list[Objects]:
+        """The objects of a stream, those of other rows among them."""
+        cell = self.timelines[frozenset((name,))].cell
+        return [cell.subjects[name], *([cell.others[name]] if name in cell.others else [])]
 
     def _blank(self, streams: Iterable[Stream], instant: int) -> Timeline:
         return Timeline(streams, self.place, self.threads, instant, self.dictionary)
@@ -191,20 +174,26 @@ class Worker:
     def _timeline(self, streams: frozenset[str]) -> Timeline:
         """The timeline of streams, filled if it is new."""
         if streams not in self.timelines:
-            self.timelines[streams] = self._open(streams)
+            self.timelines[streams] = self._open(streams, self._beginning(streams))
         timeline = self.timelines[streams]
         if not streams:
             timeline.instant = self.clocks.now(streams)
         return timeline
 
-    def _open(self, streams: frozenset[str]) -> Timeline:
-        instant = max(
-            [self.clocks.now(streams), *(self.pasts[name].floor for name in streams)],
-        )
+    def _beginning(self, streams: frozenset[str]) -> int:
+        """The instant at which a query over these streams begins."""
+        return max([self.clocks.now(streams), *(self.pasts[name].floor for name in streams)])
+
+    def _open(self, streams: frozenset[str], instant: int) -> Timeline:
+        """A timeline as it was at an instant that the streams remember."""
         definitions = {s.name: s for s in self.catalog.streams.values()}
         timeline = self._blank([definitions[name] for name in sorted(streams)], instant)
         for name in streams:
-            for messages in self.pasts[name].at(definitions[name], instant):
+            now = [
+                Messages(m.keys, m.times, m.gone, m.rows.widened(definitions[name].columns))
+                for m in (store.messages() for store in self._stores(name))
+            ]
+            for messages in self.pasts[name].at(instant, Messages.joined(now)):
                 timeline.offer(name, messages)
         timeline.advance(instant)
         return timeline
@@ -220,7 +209,7 @@ class Worker:
 
     # Readings
 
-    def take(self, told: Sequence[Told]) -> list[Change]:
+    def take(self, told: Sequence[Told]) -> list[Found]:
         """One tick: readings and advances in the source's order; the changes that follow."""
         self.aside = []
         names = {stream.name for stream in self.catalog.streams.values()}
@@ -237,13 +226,18 @@ class Worker:
                     self._hear(item)
             else:
                 self.clocks.advance(item.time, item.stream)
-        changes: list[Change] = []
+        for name, past in self.pasts.items():
+            past.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
+        found: list[Found] = []
         for streams, timeline in self.timelines.items():
             until = self.clocks.complete(streams)
             if until is not None and streams:
-                changes += timeline.advance(until)
-        self._fold()
-        return changes
+                found += timeline.advance(until)
+                for name, expired in timeline.expired.items():
+                    for messages in expired:
+                        self.pasts[name].lose(messages)
+                    expired.clear()
+        return self._answered(found)
 
     def _hear(self, segment: Segment) -> None:
         name = segment.stream
@@ -255,29 +249,32 @@ class Worker:
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
         self.late[name] += int(len(in_time) - in_time.sum())
         self.readings[name] += int(len(messages) - messages.gone.sum())
-        if name in self.pasts:
-            self.pasts[name].recent.append(messages)
+        self.pasts[name].hear(messages)
         for streams, timeline in self.timelines.items():
             if name in streams:
                 timeline.offer(name, messages)
 
-    def _fold(self) -> None:
-        if not self.pasts:
-            return
-        floor = self.clocks.floor()
-        for stream in self.catalog.streams.values():
-            timelines = [line for s, line in self.timelines.items() if stream.name in s]
-            own, past = self.clocks.closed(stream.name), self.pasts[stream.name]
-            past.fold(stream, past.floor if floor is None else floor, own, timelines)
-
     # Answers
 
-    def probe(self, query: Query, table_of: TableOf) -> list[Change]:
+    def probe(self, query: Query, table_of: TableOf) -> list[Found]:
         """This cell's part of the answer of a query now, registered or not."""
+        whole, rest = split(self._probed(query, table_of), self.place.matrix)
+        return rest + list(Answers(self.dictionary, merges=False).take(whole))
+
+    def _probed(self, query: Query, table_of: TableOf) -> list[Found]:
         tables = {name: table_of(name) for name in query.tables}
-        known = self.timelines.get(query.streams)
-        timeline = known if known is not None else self._open(query.streams)
-        return timeline.probe(query, tables)
+        timeline = self.timelines.get(query.streams)
+        known = timeline is not None and timeline.queries.get(query.name) == query
+        if timeline is not None and query.window is not None and known:
+            return timeline.cell.held(query.name)
+        asked = replace(query, name=PROBE)
+        if timeline is None:
+            timeline = self._open(query.streams, self._beginning(query.streams))
+        content = self._replay(asked, tables, timeline.instant)
+        found = timeline.register([asked], tables, {} if content is None else {PROBE: content})
+        timeline.drop([PROBE])
+        # kNN queries that choose among the same candidates may have been told again.
+        return [each for each in found if each.query.name == PROBE]
 
     def instant(self, query: Query) -> int:
         """The instant that a registered query has reached."""
@@ -312,14 +309,3 @@ def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Mess
         table.column(table.num_columns - 1).to_numpy(),
         rows,
     )
-
-
-def _widened(messages: Messages, stream: Stream, dictionary: Dictionary) -> Messages:
-    """Messages that tell only where objects are, with all columns; the others are NULL."""
-    rows = Columns(stream.columns, dictionary, len(messages))
-    names = [column.name for column in stream.columns]
-    for i, column in enumerate(messages.rows.columns):
-        index = names.index(column.name)
-        rows.values[index] = messages.rows.values[i]
-        rows.nulls[index] = messages.rows.nulls[i]
-    return Messages(messages.keys, messages.times, messages.gone, rows)

@@ -59,6 +59,8 @@ class Stream:
     bounds: tuple[float, float, float, float] | None = None
     source: External | None = None
     retention: Retention | None = None
+    history: int | None = None
+    """How long readings are kept for windows that begin later, beside the last 100,000."""
 
 
 @dataclass(frozen=True)

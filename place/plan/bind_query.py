@@ -17,7 +17,7 @@ from place.model.types import Type, ValueMismatch, coerce
 from place.plan.bind_expression import AGGREGATES, ExpressionBinder
 from place.plan.bind_query_table import bind_query_table
 from place.plan.catalog import Catalog, fold
-from place.plan.expression import Aggregate, And, Expression, show
+from place.plan.expression import Aggregate, Expression, conjunction, conjuncts, show
 from place.plan.query import Around, Focal, Nearest, Output, Query, QueryTable, Source, Window
 from place.sql import statements as s
 from place.sql.statements import Inside, Select, position_of, wrong
@@ -36,7 +36,7 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
     window = _bind_window(select, sources, subject)
     _check_streams(select, sources, query_table, window)
     binder = ExpressionBinder(sources)
-    where = _conjunction([binder.condition(part) for part in plain])
+    where = conjunction([c for part in plain for c in conjuncts(binder.condition(part))])
     inside = _bind_inside(catalog, select, sources, subject, space)
     nearest = _bind_nearest(catalog, select, sources, subject, space)
     if nearest and window:
@@ -163,15 +163,6 @@ def _split_where(where: exp.Expr | None) -> tuple[list[exp.Expr], list[Inside]]:
         else:
             plain.append(part)
     return plain, predicates
-
-
-def _conjunction(parts: list[Expression]) -> Expression | None:
-    flat = [
-        leaf for part in parts for leaf in (part.operands if isinstance(part, And) else (part,))
-    ]
-    if not flat:
-        return None
-    return flat[0] if len(flat) == 1 else And(tuple(flat))
 
 
 # INSIDE and kNN

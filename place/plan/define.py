@@ -30,6 +30,7 @@ from place.sql.statements import wrong
 STREAM_OPTIONS = (
     "evaluate",
     "timeout",
+    "history",
     "lateness",
     "space",
     "bounds",
@@ -95,6 +96,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
         bounds=options.read("bounds", _bounds),
         source=_source(statement.source, columns) if statement.source else None,
         retention=_retention(options, statement.name),
+        history=options.read("history", _positive_duration),
     )
 
 

@@ -5,7 +5,8 @@ Nodes are frozen and small, so that optimizer rules can compare and rebuild them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from place.model.types import Type, Value, format_value
@@ -168,6 +169,54 @@ def columns_of(expression: Expression) -> frozenset[Column]:
             found.add(node)
         stack.extend(children(node))
     return frozenset(found)
+
+
+def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
+    """The conditions that all have to be true for a condition to be true."""
+    if condition is None:
+        return ()
+    if isinstance(condition, And):
+        return tuple(leaf for part in condition.operands for leaf in conjuncts(part))
+    return (condition,)
+
+
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
+    """One condition of several; None of none."""
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def sources_of(expression: Expression) -> frozenset[int]:
+    """The positions in FROM whose rows an expression reads."""
+    return frozenset(column.source for column in columns_of(expression))
+
+
+def substitute(expression: Expression, put: Callable[[Column], Column]) -> Expression:
+    """The expression with other columns in the place of its own."""
+    match expression:
+        case Column():
+            return put(expression)
+        case Constant():
+            return expression
+        case Arithmetic(left=left, right=right) | Compare(left=left, right=right):
+            return replace(expression, left=substitute(left, put), right=substitute(right, put))
+        case And(operands=operands) | Or(operands=operands):
+            return replace(expression, operands=tuple(substitute(o, put) for o in operands))
+        case Like(operand=operand, pattern=pattern):
+            return replace(
+                expression, operand=substitute(operand, put), pattern=substitute(pattern, put)
+            )
+        case In(operand=operand, values=values):
+            return replace(
+                expression,
+                operand=substitute(operand, put),
+                values=tuple(substitute(value, put) for value in values),
+            )
+        case Call(arguments=arguments):
+            return replace(expression, arguments=tuple(substitute(a, put) for a in arguments))
+        case Negate() | Not() | IsNull() | IsTruth():
+            return replace(expression, operand=substitute(expression.operand, put))
 
 
 def show(expression: Expression) -> str:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from place.engine.answers import Answers
+from place.engine.cell import Found
 from place.engine.changes import Change, settle
-from place.engine.plans import missing_operator
+from place.engine.columns import Dictionary
+from place.engine.part import Part
 from place.engine.route import Matrix
 from place.engine.worker import Segment, Told, Worker
-from place.errors import Unsupported
 from place.model.delta import Answer, Delta
 from place.model.reading import Advance, Input, Reading
 from place.model.schema import Stream
@@ -26,7 +28,7 @@ from place.runtime.store import CatalogStore
 
 
 class LocalRuntime:
-    """Runs range queries by the shared matcher. `home` keeps it durable; without one, in memory."""
+    """Runs queries by the shared matcher. `home` keeps it durable; without one, in memory."""
 
     name = "local"
     listener: Listener | None = None
@@ -38,6 +40,7 @@ class LocalRuntime:
         self._journal = Journal(home) if home is not None else None
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in (matrix or Matrix()).places()]
+        self._answers = Answers(Dictionary(), merges=True)
         if self._journal is not None:
             replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
             if self._store.version() != self.catalog.version:  # killed before the journal had it
@@ -56,7 +59,6 @@ class LocalRuntime:
 
     def change(self, catalog: Catalog) -> list[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""
-        check_operators(catalog.queries.values(), self.name)
         self._store.save(self.catalog, catalog)
         if self._journal is not None:
             self._journal.append_version(catalog.version)
@@ -78,7 +80,6 @@ class LocalRuntime:
 
     def ask(self, query: Query, trace: dict[str, int] | None = None) -> Answer:
         """The answer of any query now, registered or not."""
-        check_operators([query], self.name)
         return self._probe(query)
 
     def statistics(self, stream: str) -> dict[str, int]:
@@ -94,28 +95,42 @@ class LocalRuntime:
     def _become(self, catalog: Catalog) -> list[Delta]:
         self.catalog = catalog
         tables: dict[str, pa.Table] = {}
-        changes = [
-            change
+        found = [
+            each
             for worker in self.workers
-            for change in worker.become(catalog, lambda name: table_of(catalog, name, tables))
+            for each in worker.become(catalog, lambda name: table_of(catalog, name, tables))
         ]
-        return _deltas(settle(changes))
+        return _deltas(settle(merge(found, self._answers)))
 
     def _probe(self, query: Query) -> Answer:
         tables: dict[str, pa.Table] = {}
-        return Counter(
-            delta.row
+        found = [
+            each
             for worker in self.workers
-            for change in worker.probe(query, lambda name: table_of(self.catalog, name, tables))
-            for delta in change.deltas()
-        )
+            for each in worker.probe(query, lambda name: table_of(self.catalog, name, tables))
+        ]
+        changes = merge(found, Answers(Dictionary(), merges=True))
+        return Counter(delta.row for change in settle(changes) for delta in change.deltas())
 
     def _take(self, inputs: Sequence[Input]) -> list[Delta]:
         return _deltas(self.take(told_of(self.catalog, inputs)))
 
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick by columns, in memory only: the settled changes that follow."""
-        return settle([change for worker in self.workers for change in worker.take(told)])
+        found = [each for worker in self.workers for each in worker.take(told)]
+        return settle(merge(found, self._answers))
+
+
+def merge(found: Iterable[Found], answers: Answers) -> list[Change]:
+    """What cells have found, with the parts of answers that they hold together."""
+    changes: list[Change] = []
+    parts: list[Part] = []
+    for each in found:
+        if isinstance(each, Part):
+            parts.append(each)
+        else:
+            changes.append(each)
+    return changes + answers.take(parts)
 
 
 def _deltas(changes: list[Change]) -> list[Delta]:
@@ -123,14 +138,6 @@ def _deltas(changes: list[Change]) -> list[Delta]:
     deltas = [delta for change in changes for delta in change.deltas()]
     deltas.sort(key=lambda delta: delta.instant)
     return deltas
-
-
-def check_operators(queries: Iterable[Query], runtime: str) -> None:
-    """Raise an Unsupported for the first query that needs an operator the cells do not have."""
-    for query in queries:
-        operator = missing_operator(query)
-        if operator is not None:
-            raise Unsupported(operator, runtime)
 
 
 def told_of(catalog: Catalog, inputs: Sequence[Input]) -> list[Told]:

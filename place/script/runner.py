@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from place.errors import PlaceError, Unsupported
+from place.errors import PlaceError
 from place.model.delta import Answer, Delta, apply, ordered
 from place.model.reading import Advance, Input
 from place.model.time import format_interval
@@ -38,14 +38,6 @@ from place.sql.dialect import parse_row
 Open = Callable[[Path | None, Path], Session]
 """Opens a session of the runtime under test: durable in a directory if one is given, with tables
 from the directory of the script."""
-
-
-class ScriptSkipped(PlaceError):
-    """The runtime does not have an operator that the script needs."""
-
-    def __init__(self, operator: str) -> None:
-        super().__init__(f"needs {operator}")
-        self.operator = operator
 
 
 class ScriptFailure(PlaceError):
@@ -117,7 +109,7 @@ class ScriptRunner:
         durable = any(isinstance(block, RecoverBlock) for block in self.script.blocks)
         with tempfile.TemporaryDirectory(prefix="place-script-") as scratch:
             self._home = Path(scratch) if durable else None
-            self.reference = connect()
+            self.reference = connect(runtime="reference")
             self.reference.loader.directory = self._directory
             self.session = self._open(self._home, self._directory)
             try:
@@ -125,7 +117,7 @@ class ScriptRunner:
                     self._block = block
                     self._run_block(block)
                 self._flush()
-            except (ScriptFailure, ScriptError, ScriptSkipped):
+            except (ScriptFailure, ScriptError):
                 raise
             except PlaceError as error:
                 raise self._failure(str(error)) from error
@@ -310,8 +302,6 @@ class ScriptRunner:
 def _attempt(session: Session, sql: str) -> tuple[Result | None, str | None]:
     try:
         return session.sql(sql), None
-    except Unsupported as error:
-        raise ScriptSkipped(error.operator) from None
     except PlaceError as error:
         return None, str(error)
 

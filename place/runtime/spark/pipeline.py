@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from place.engine.changes import settle
 from place.engine.route import Matrix
 from place.errors import ConfigurationError, InternalError, PlaceError
+from place.model.types import Row
 from place.plan.catalog import Catalog
 from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
@@ -33,6 +34,7 @@ from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.durable.pack import write_tables
 from place.runtime.durable.storage import Storage, StorageFull
 from place.runtime.local import table_of
+from place.runtime.spark.merge import Merger, merged_rows
 from place.runtime.spark.task import (
     CellResult,
     FileInput,
@@ -97,6 +99,7 @@ class Pipeline:
         self.matrix = matrix
         self._threads = threads
         self._keep = keep
+        self._merger = Merger(matrix)
         self._lock = threading.RLock()
         self._catalogs: dict[int, Broadcast[Catalog]] = {}
         self._tables: set[str] = set()
@@ -145,6 +148,9 @@ class Pipeline:
             number = 1 if previous is None else previous.tick + 1
             job = self._job(number, catalog)
             try:
+                if not self._merger.is_known:
+                    self._remember(job)
+                self._merger.is_known = False  # until the tick is committed
                 results = self._run(job, entry)
                 ran = time.perf_counter()
                 answered = self._answer(job, catalog, results)
@@ -158,6 +164,7 @@ class Pipeline:
             )
             point("manifest", number)
             manifests.publish(self.storage, manifest)
+            self._merger.is_known = True
             self.last = manifest
             self._kept.append(manifest)
             for tell in self.on_commit:
@@ -165,13 +172,25 @@ class Pipeline:
             self._sweep(previous)
             return manifest
 
-    def probe(self, catalog: Catalog, query: Query) -> list[tuple[Any, ...]]:
+    def probe(self, catalog: Catalog, query: Query) -> list[Row]:
         """The answer of a query as of the last tick."""
         with self._lock:
-            job = self._job(0, catalog)
-            places = self.matrix.places()
-            asked = self._context.parallelize(places, len(places))
-            return self._collect(asked.flatMap(lambda place: probe_cell(job, place, query)))
+            found = self._probe_cells(self._job(0, catalog), query)
+            rows = [row for rows, _ in found for row in rows]
+            return rows + merged_rows(query, [parts for _, parts in found if parts is not None])
+
+    def _probe_cells(self, job: Job, query: Query) -> list[tuple[list[Row], bytes | None]]:
+        places = self.matrix.places()
+        asked = self._context.parallelize(places, len(places))
+        return self._collect(asked.map(lambda place: probe_cell(job, place, query)))
+
+    def _remember(self, job: Job) -> None:
+        """Know the answers that cells hold together as of the last tick, from their states."""
+        self._merger.forget()
+        if job.states:
+            for query in self._merger.merged(job.before.value):
+                found = self._probe_cells(replace(job, after=job.before), query)
+                self._merger.know(query, [parts for _, parts in found if parts is not None])
 
     def _job(self, number: int, catalog: Catalog) -> Job:
         states = dict(self.last.states) if self.last is not None else {}
@@ -267,7 +286,8 @@ class Pipeline:
     def _answer(self, job: Job, catalog: Catalog, results: list[CellResult]) -> Posted | None:
         """Settle what several cells have found about the same answers."""
         files = [result.open.file for result in results if result.open is not None]
-        if not files:
+        parts = [result.parts for result in results if result.parts is not None]
+        if not files and not parts:
             return None
         queries = {q.name: q for q in job.before.value.queries.values()}
         queries |= {q.name: q for q in catalog.queries.values()}
@@ -277,7 +297,7 @@ class Pipeline:
             for piece in read_outbox(self.storage, file)
             for change in changes_of(piece, queries)
         ]
-        settled = settle(changes)
+        settled = settle(changes + self._merger.take(self.storage, parts, queries))
         if not settled:
             return None
         name = f"outbox/{job.tick:012d}-{job.attempt}-answer.arrow"

@@ -18,11 +18,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs
 
+from place.engine.cell import Found
 from place.engine.changes import Change, settle
+from place.engine.part import Part
 from place.engine.route import Matrix, Place
 from place.engine.state import load_worker, save_worker
 from place.engine.worker import Segment, TableOf, Told, Worker
 from place.model.reading import Advance
+from place.model.types import Row
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.runtime.durable.crash import point
@@ -33,6 +36,7 @@ from place.runtime.durable.storage import Storage, digest
 from place.runtime.intake.check import Rejected, Routed, late_readings
 from place.runtime.intake.files import read_file
 from place.runtime.intake.quarantine import pack
+from place.runtime.spark.parts import write_parts
 
 MOST_KEPT = 4
 """So many cells stay in the memory of a worker process, those used last."""
@@ -97,6 +101,8 @@ class CellResult:
     outbox: Posted | None = None
     open: Posted | None = None
     """Deltas that have to be settled with those of other cells."""
+    parts: str | None = None
+    """The file of parts of answers that several cells hold together."""
     quarantine: tuple[str, ...] = ()
     readings: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
@@ -217,10 +223,12 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     clock.lap("load")
     told, rejected = _gather(job, inputs, result)
     clock.lap("route")
-    changes: list[Change] = []
+    found: list[Found] = []
     if worker.catalog.version != job.after.value.version:
-        changes += worker.become(job.after.value, _tables(job.storage, job.after.value))
-    changes += worker.take(told)
+        found += worker.become(job.after.value, _tables(job.storage, job.after.value))
+    found += worker.take(told)
+    changes = [each for each in found if isinstance(each, Change)]
+    parts = [each for each in found if isinstance(each, Part)]
     clock.lap("match")
     alone = job.matrix.rows * job.matrix.columns == 1
     settled = settle([change for change in changes if alone or change.is_settled])
@@ -241,6 +249,9 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     if unsettled:
         posted = f"segments/{token}-{result.cell}-open.arrow"
         result.open = Posted(posted, *write_outbox(job.storage, posted, unsettled))
+    if parts:
+        result.parts = f"segments/{token}-{result.cell}-parts.arrow"
+        job.storage.write(result.parts, lambda out: write_parts(out, parts))
     clock.lap("outbox")
     if (place.row, place.column) == (0, 0):
         for stream, bad in rejected.items():
@@ -256,14 +267,21 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     return result
 
 
-def probe_cell(job: Job, place: Place, query: Query) -> list[tuple[Any, ...]]:
-    """This cell's part of the answer of a query."""
+def probe_cell(job: Job, place: Place, query: Query) -> tuple[list[Row], bytes | None]:
+    """This cell's part of the answer of a query: rows, or a part as `write_parts` has it."""
     worker = _resume(job, place)
-    changes = worker.probe(query, _tables(job.storage, worker.catalog))
+    found = worker.probe(query, _tables(job.storage, worker.catalog))
     cell = cell_name(place)
     if cell in job.states:
         _keep(job.storage, cell, job.states[cell].token, worker)
-    return [delta.row for change in changes for delta in change.deltas()]
+    parts = [each for each in found if isinstance(each, Part)]
+    changes = settle([each for each in found if isinstance(each, Change)])
+    rows = [delta.row for change in changes for delta in change.deltas()]
+    if not parts:
+        return rows, None
+    out = pa.BufferOutputStream()
+    write_parts(out, parts)
+    return rows, out.getvalue().to_pybytes()
 
 
 def _resume(job: Job, place: Place) -> Worker:

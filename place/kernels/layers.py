@@ -1,0 +1,128 @@
+"""Points that stand and, on top of them, points that move: two nests in the arrays of one.
+
+Whoever moves is struck out below and sorted on top. Whoever stands again stays loose on top until
+it is worth to sort all that stand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from place.kernels.grid import Floats, Ints
+from place.kernels.nest import FIRST, Nest, Ranks, build_nest
+from place.kernels.order import Pool
+from place.kernels.standing import Bools
+
+LOOSE_COST = 2
+"""What a point costs at an instant if it is loose, beside what it costs to sort it."""
+
+
+@njit(nogil=True, cache=True)
+def _append(into, nest, points, cells, grids):
+    """Puts a nest behind so many points, cells and grids of another."""
+    into.xs[points : points + len(nest.xs)] = nest.xs
+    into.ys[points : points + len(nest.ys)] = nest.ys
+    if len(nest.zs):
+        into.zs[points : points + len(nest.zs)] = nest.zs
+    into.names[points : points + len(nest.names)] = nest.names
+    for cell in range(len(nest.starts)):
+        into.starts[cells + cell] = nest.starts[cell] + np.uint32(points)
+        into.inner[cells + cell] = nest.inner[cell] + grids if nest.inner[cell] >= 0 else -1
+    for grid in range(len(nest.shapes)):
+        into.places[grids + grid] = nest.places[grid]
+        into.shapes[grids + grid] = nest.shapes[grid]
+        into.shapes[grids + grid, FIRST] += cells
+
+
+@njit(nogil=True, cache=True)
+def _strike(xs, ys, zs, where, moved):
+    """Points that move are taken from where they were; where that is, NaN if they were nowhere."""
+    before = np.full((len(moved), 3 if len(zs) else 2), np.nan)
+    for i in range(len(moved)):
+        at = where[moved[i]]
+        if at >= 0:
+            before[i, 0], before[i, 1] = xs[at], ys[at]
+            if len(zs):
+                before[i, 2] = zs[at]
+            xs[at] = np.nan
+            where[moved[i]] = -1
+    return before
+
+
+class Layers:
+    """Keeps points sorted from instant to instant; in `nest`, grids lie below each of the roots."""
+
+    def __init__(
+        self, rows: Floats, ranks: Ranks, pool: Pool, spare: Layers | None = None
+    ) -> None:
+        """Takes all points as they are, and the memory of layers that are not needed any more."""
+        every = np.arange(len(rows), dtype=np.int32)
+        self._rest(rows, every, ranks, pool, None if spare is None else spare.nest)
+        self._where, self._loose = np.empty(0, np.int32), np.zeros(0, np.bool_)
+
+    @property
+    def largest(self) -> int:
+        """The root of the layer that has more points."""
+        return int(self.roots[-1]) if self._on_top > self._sizes[0] else 0
+
+    @property
+    def grids(self) -> int:
+        """How many grids there are in all."""
+        return self._grids
+
+    def move(self, rows: Floats, ranks: Ranks, moved: Bools, movers: Ints, pool: Pool) -> Floats:
+        """Takes those that moved, `moved` as flags and `movers` as numbers; where they were."""
+        if len(self._where) == 0:
+            self._where = self._places(len(rows))
+        more = len(rows) - len(self._where)
+        if more:
+            self._where = np.concatenate([self._where, np.full(more, -1, np.int32)])
+        more = len(rows) - len(self._loose)
+        if more:
+            self._loose = np.concatenate([self._loose, np.zeros(more, np.bool_)])
+        before: Floats = _strike(*self.nest[:3], self._where, movers)
+        self._loose[movers] = True
+        loose = np.flatnonzero(self._loose).astype(np.int32)
+        self._debt += LOOSE_COST * (len(loose) - len(movers))
+        if self._debt > self._sizes[0]:
+            still = np.flatnonzero(~moved).astype(np.int32)
+            self._rest(rows, still, ranks, pool, self.nest)
+            self._where = self._places(len(rows))
+            self._loose, loose = moved.copy(), movers
+        self._lay_on(build_nest(rows, loose, ranks, pool))
+        return before
+
+    def _rest(
+        self, rows: Floats, chosen: Ints, ranks: Ranks, pool: Pool, spare: Nest | None
+    ) -> None:
+        self.nest = build_nest(rows, chosen, ranks, pool, spare)
+        self._sizes = (len(self.nest.names), len(self.nest.starts), len(self.nest.shapes))
+        self.roots, self._on_top, self._debt = np.zeros(1, np.int64), 0, 0
+        self._grids = self._sizes[2]
+
+    def _places(self, count: int) -> Ints:
+        """Where each point is in the nest, of which nothing is on top; −1 where it is not."""
+        where = np.full(count, -1, np.int32)
+        where[self.nest.names] = np.arange(len(self.nest.names), dtype=np.int32)
+        return where
+
+    def _lay_on(self, top: Nest) -> None:
+        points, cells, grids = self._sizes
+        deep = points if len(self.nest.zs) else 0
+        sizes = (points, points, deep, points, cells, cells, grids, grids)
+        parts = list(zip(self.nest, top, sizes, strict=True))
+        if any(len(old) < size + len(new) for old, new, size in parts):
+            self.nest = Nest(*(_with_room(old[:size], 2 * len(new)) for old, new, size in parts))
+        _append(self.nest, top, points, cells, grids)
+        self.roots, self._on_top = np.array([0, grids], np.int64), len(top.names)
+        self._grids = grids + len(top.shapes)
+        self._where[top.names] = np.arange(points, points + len(top.names), dtype=np.int32)
+
+
+def _with_room(array: NDArray[Any], more: int) -> NDArray[Any]:
+    """The same array with room for more."""
+    return np.concatenate([array, np.empty((more, *array.shape[1:]), array.dtype)])

@@ -1,0 +1,276 @@
+"""The k nearest points of every centre, from instant to instant, and who came and who left.
+
+A centre that stands keeps its answer unless one of its members moved or a point moved into its
+circle; if as many came as went, they alone decide. Otherwise it searches, with a bound guessed from
+its last answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from place.kernels.grid import Floats, Ints
+from place.kernels.inside import unit_vectors
+from place.kernels.layers import Layers
+from place.kernels.nearest_search import (
+    ASKED,
+    DONE,
+    FEW,
+    KEPT,
+    LATER,
+    Batch,
+    Sorter,
+    aim,
+    gather,
+    room_for,
+    settle,
+)
+from place.kernels.nest import LOW, SCALE, Nest, Ranks, cell_on
+from place.kernels.order import SERIAL, Pool
+from place.kernels.standing import Bools
+
+MOST_MOVED = 0.4
+"""The share of points that move, from which on all are sorted and all queries search."""
+SPARE = 1.5
+"""How much larger than the last one a circle is guessed."""
+ORDER_AGE = 8
+"""Instants after which queries are put in the order of their cells again."""
+PIECE = 1 << 16
+"""Changes that a piece of output holds, if no single batch needs more."""
+QUERIES = 1024
+"""Queries that are worth a piece of their own."""
+BATCH, CANDIDATES = 128, 1 << 15
+"""Queries and candidates of a batch; eight queries at least, however many candidates that are."""
+MOST_MARKS = 1 << 30
+"""Marks that are given before they begin anew."""
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """Who came (+1) into the answers of which queries, and who left (−1)."""
+
+    queries: Ints
+    slots: Ints
+    signs: NDArray[np.int8]
+
+
+class _Scratch:
+    """What a thread needs: a batch, room for sorting, grids to visit, and marks of members."""
+
+    def __init__(self, most: int, slots: int, grids: int) -> None:
+        room = room_for(most)
+        size = min(BATCH, max(8, CANDIDATES // room))
+        self._sizes = (most, slots, grids)
+        self.batch = (
+            np.empty(size, np.int32),
+            np.empty(size, np.int8),
+            np.empty(size),
+            *(np.empty(size, np.int64) for _ in range(4)),
+            np.empty(size * room),
+            np.empty(size * room, np.int32),
+            np.empty(size * room, np.int32),
+        )
+        self.sorter = np.empty(FEW, np.int32), np.empty(FEW), np.empty(FEW, np.int32)
+        self.rest = np.empty(grids, np.int32), np.zeros(slots, np.int32), np.zeros(1, np.int32)
+
+    def fits(self, *sizes: int) -> bool:
+        most, slots, grids = (had >= asked for had, asked in zip(self._sizes, sizes, strict=True))
+        return most and slots and grids and self.rest[2][0] < MOST_MARKS
+
+
+@njit(nogil=True, cache=True)
+def _carry(shifted, old_starts, old_members, old_measures, starts, members, measures):
+    """Takes the answers of queries that stand to their new places."""
+    for query in range(len(old_starts) - 1):
+        if not shifted[query]:
+            first, last = old_starts[query], old_starts[query + 1]
+            start = starts[query]
+            members[start : start + last - first] = old_members[first:last]
+            measures[start : start + last - first] = old_measures[first:last]
+
+
+@njit(nogil=True, cache=True)
+def _order_queries(centers, places, shapes):
+    """Queries in the order of the outermost grid's cells."""
+    nx, ny, nz = shapes[0, 0], shapes[0, 1], shapes[0, 2]
+    cells = np.empty(len(centers), np.int32)
+    counts = np.zeros(nx * ny * nz + 1, np.int32)
+    for i in range(len(centers)):
+        cell = cell_on(centers[i, 1], places[0, LOW + 1], places[0, SCALE + 1], ny) * nx
+        cell += cell_on(centers[i, 0], places[0, LOW], places[0, SCALE], nx)
+        if centers.shape[1] > 2:
+            cell += cell_on(centers[i, 2], places[0, LOW + 2], places[0, SCALE + 2], nz) * nx * ny
+        cells[i] = cell
+        counts[cell + 1] += 1
+    for cell in range(nx * ny * nz):
+        counts[cell + 1] += counts[cell]
+    order = np.empty(len(centers), np.int32)
+    for i in range(len(centers)):
+        order[counts[cells[i]]] = i
+        counts[cells[i]] += 1
+    return order
+
+
+class NearestMatcher:
+    """Keeps the k nearest points of every centre from instant to instant, and tells who came and
+    who left.
+
+    It relies on the flags alone: what is not flagged has the values of the last call. Points and
+    queries may be appended; after anything else there is `reset`.
+    """
+
+    def __init__(self, sphere: bool = False) -> None:
+        self._sphere = sphere
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the next match tells all members as new."""
+        self._layers: Layers | None = None
+        self._slots, self._most, self._ks = 0, 1, np.empty(0, np.int64)
+        self._starts = np.zeros(1, np.int64)
+        self._members, self._measures = np.empty(0, np.int32), np.empty(0)
+        self._points, self._centers = np.empty((0, 3)), np.empty((0, 3))
+        self._order, self._age = np.empty(0, np.int32), 0
+        self._scratch: list[_Scratch] = []
+        self._rooms: dict[int, tuple[Ints, Ints, NDArray[np.int8]]] = {}
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each query's answer begins, and where the last one ends."""
+        return self._starts
+
+    @property
+    def members(self) -> Ints:
+        """The answers in order of distance, then rank; −1 where there are fewer than k."""
+        return self._members
+
+    @property
+    def measures(self) -> Floats:
+        """The measure of each member's distance; infinite where there is none."""
+        return self._measures
+
+    def match(
+        self,
+        points: Floats,
+        ranks: Ranks,
+        moved: Bools,
+        centers: Floats,
+        excluded: NDArray[np.int64],
+        ks: NDArray[np.int64],
+        shifted: Bools,
+        *,
+        threads: int = 1,
+    ) -> Nearby:
+        """Takes what moved at an instant into the answers; the changes, each once.
+
+        A point that is NaN is no candidate; a query whose centre is NaN has an empty answer.
+        `excluded` is a slot that is never in the query's answer, or −1.
+        """
+        if len(points) < self._slots or len(centers) < len(self._ks):
+            self.reset()
+        pool = Pool(threads if len(points) + len(centers) > SERIAL else 1)
+        movers = np.flatnonzero(moved).astype(np.int32)
+        rows, middles = points, centers
+        if self._sphere:
+            rows = self._points = _vectors(self._points, points, movers, pool)
+            shifts = np.flatnonzero(shifted).astype(np.int32)
+            middles = self._centers = _vectors(self._centers, centers, shifts, pool)
+        self._slots = len(points)
+        layered = self._layers is not None and len(movers) <= MOST_MOVED * len(points)
+        if self._layers is None or not layered:
+            self._layers = Layers(rows, ranks, pool, self._layers)
+        elif len(movers):
+            self._layers.move(rows, ranks, moved, movers, pool)
+        layers = self._layers
+        todo = self._queries(middles, layers.nest)
+        if layered and len(movers) == 0:
+            todo = todo[shifted[todo]]
+        old = (self._starts, self._members, self._measures)
+        self._lay_out(ks, shifted)
+        new = (self._starts, self._members, self._measures)
+        nest = layers.nest
+        needs = (
+            *(layered, layers.roots, layers.largest, nest.zs if self._sphere else None),
+            *(middles, excluded, ks, shifted, moved, ranks, tuple(nest), old, new),
+        )
+        sizes = (self._most, len(points), layers.grids)
+        pieces = max(1, min(4 * threads, len(todo) // QUERIES)) if threads > 1 else 1
+        cuts = [len(todo) * number // pieces for number in range(pieces + 1)]
+        found = pool.map(
+            partial(self._renewed, number, todo[low:high], needs, sizes)
+            for number, (low, high) in enumerate(pairwise(cuts))
+        )
+        return _joined(found)
+
+    def _queries(self, centers: Floats, nest: Nest) -> Ints:
+        """All queries, those that are near one another near in the order: they share memory."""
+        self._age += 1
+        if len(self._order) != len(centers) or self._age > ORDER_AGE:
+            self._order, self._age = _order_queries(centers, nest.places, nest.shapes), 0
+        return self._order
+
+    def _lay_out(self, ks: NDArray[np.int64], shifted: Bools) -> None:
+        """Makes room for answers of these sizes: the old ones stay where they are if none changed."""
+        if np.array_equal(ks, self._ks):
+            return
+        old = (self._starts, self._members, self._measures)
+        self._most = max(int(ks.max(initial=1)), int(self._ks.max(initial=1)))
+        self._ks = ks.copy()
+        self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(ks)])
+        self._members = np.full(self._starts[-1], -1, np.int32)
+        self._measures = np.full(self._starts[-1], np.inf)
+        _carry(shifted, *old, self._starts, self._members, self._measures)
+
+    def _renewed(
+        self, number: int, todo: Ints, needs: tuple[Any, ...], sizes: tuple[int, int, int]
+    ) -> Nearby:
+        """The changes of a piece of the queries, in memory that is kept for it."""
+        try:
+            scratch = self._scratch.pop()
+        except IndexError:
+            scratch = _Scratch(*sizes)
+        if not scratch.fits(*sizes):
+            scratch = _Scratch(*sizes)
+        own = (scratch.batch, scratch.sorter, scratch.rest)
+        first, told, out = 0, 0, self._rooms.setdefault(number, _room(PIECE))
+        while True:
+            first, told = _renew(todo, first, *needs, *own, told, *out)
+            if first == len(todo):
+                break
+            out = self._rooms[number] = tuple(
+                np.concatenate([old[:told], new]) for old, new in zip(out, _room(2 * len(out[0])))
+            )
+        self._scratch.append(scratch)
+        return Nearby(out[0][:told], out[1][:told], out[2][:told])
+
+
+def _room(size: int) -> tuple[Ints, Ints, NDArray[np.int8]]:
+    return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int8)
+
+
+def _joined(parts: list[Nearby]) -> Nearby:
+    """All changes, in memory of their own."""
+    return Nearby(
+        np.concatenate([part.queries for part in parts]),
+        np.concatenate([part.slots for part in parts]),
+        np.concatenate([part.signs for part in parts]),
+    )
+
+
+def _vectors(old: Floats, places: Floats, changed: Ints, pool: Pool) -> Floats:
+    """The points of the sphere, of which some changed."""
+    if len(old) < len(places):
+        old = np.concatenate([old, np.full((len(places) - len(old), 3), np.nan)])
+    some = places[changed]
+    cuts = pool.cut(len(changed))
+    old[changed] = np.concatenate(
+        pool.map(partial(unit_vectors, some[low:high, 0], some[low:high, 1]) for low, high in cuts)
+    )
+    return old

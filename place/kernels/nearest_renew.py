@@ -1,0 +1,204 @@
+"""Bringing the answers of queries up to date, a batch at a time, and telling what changed.
+
+A query that stands keeps its answer unless one of its members moved or a point moved into its
+circle; if as many came as went, they alone decide. Otherwise it searches, with a bound guessed from
+its last answer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from place.kernels.nearest_search import (
+    ASKED,
+    DONE,
+    KEPT,
+    LATER,
+    Batch,
+    Sorter,
+    aim,
+    gather,
+    settle,
+)
+from place.kernels.nest import Nest
+
+SPARE = 1.5
+"""How much larger than the last one a circle is guessed."""
+
+
+@njit(nogil=True, cache=True)
+def _begin(batch, size, layered, centers, ks, shifted, moved, starts, members, measures):
+    """Takes the queries and their old answers into the batch, all of them before anything else:
+    they lie anywhere in memory, and so the reads do not wait for one another."""
+    room = len(batch.dists) // len(batch.queries)
+    queries, states, bounds, olds = batch.queries, batch.states, batch.bounds, batch.olds
+    for k in range(size):
+        query = queries[k]
+        x, y = centers[query, 0], centers[query, 1]
+        absent = ks[query] == 0 or not (abs(x) < np.inf and abs(y) < np.inf)
+        batch.wanted[k], batch.counts[k] = ks[query], 0
+        stands = layered and not shifted[query]
+        states[k] = (KEPT if stands else DONE) if absent else (ASKED if stands else LATER)
+        batch.old_counts[k], bounds[k] = 0, np.inf
+        if query < len(starts) - 1 and starts[query] < starts[query + 1]:
+            first, last = np.uint64(starts[query]), np.uint64(starts[query + 1])
+            batch.old_counts[k], bounds[k] = last - first, measures[last - np.uint64(1)]
+            into = np.uint64(k * room) - first
+            for i in range(first, last):
+                olds[into + i] = members[i]
+
+
+@njit(nogil=True, cache=True)
+def _stand(batch, size, moved, starts, measures):
+    """Queries that stand ask with those of their members that stand; how many do."""
+    asked, room = 0, len(batch.dists) // len(batch.queries)
+    dists, slots, olds = batch.dists, batch.slots, batch.olds
+    for k in range(size):
+        if batch.states[k] != ASKED:
+            continue
+        start, first = starts[batch.queries[k]], k * room
+        count, lost = first, False
+        for i in range(batch.old_counts[k]):
+            slot = olds[first + i]
+            if slot < 0:
+                break
+            dists[count], slots[count] = measures[start + i], slot
+            count += not moved[slot]
+            lost |= moved[slot]
+        batch.counts[k] = count - first
+        batch.held[k] = -1 if lost else count - first
+        asked += 1
+    return asked
+
+
+@njit(nogil=True, cache=True)
+def _keep(batch, size):
+    """Queries whose members stand, and into whose circles nobody came, keep their answers."""
+    for k in range(size):
+        if batch.states[k] == ASKED and batch.counts[k] == batch.held[k]:
+            batch.states[k] = KEPT
+
+
+@njit(nogil=True, cache=True)
+def _decide(batch, size, moved, starts, measures):
+    """Queries are done if the members that stand and the points that came suffice.
+
+    On the circle itself, one that stands and was not in may be before one that came.
+    """
+    room = len(batch.dists) // len(batch.queries)
+    for k in range(size):
+        if batch.states[k] != ASKED:
+            continue
+        done = batch.olds[k * room + batch.old_counts[k] - 1] < 0
+        batch.bounds[k] = measures[starts[batch.queries[k] + 1] - 1]
+        if batch.counts[k] == batch.wanted[k] and not done:
+            worst = k * room + batch.counts[k] - 1
+            done = batch.dists[worst] < batch.bounds[k] or not moved[batch.slots[worst]]
+        batch.states[k] = DONE if done else LATER
+
+
+@njit(nogil=True, cache=True)
+def _start(batch, size):
+    """Whoever is not done begins to search, within a circle larger than the last."""
+    asked = 0
+    for k in range(size):
+        if batch.states[k] == LATER:
+            batch.states[k], batch.counts[k] = ASKED, 0
+            batch.bounds[k] *= SPARE
+            batch.held[k] = batch.wanted[k] + 1
+            asked += 1
+    return asked
+
+
+@njit(nogil=True, cache=True)
+def _end(batch, size, sure):
+    """Whoever found too few searches again for more; how many do."""
+    asked = 0
+    for k in range(size):
+        if batch.states[k] != ASKED:
+            continue
+        if batch.counts[k] == batch.wanted[k] or sure[k]:
+            batch.states[k] = DONE
+            continue
+        # A circle that was a little too small is enlarged; of others there is nothing to keep.
+        near = batch.held[k] == batch.wanted[k] + 1 and 2 * batch.counts[k] >= batch.wanted[k]
+        batch.bounds[k] = 2.0 * batch.bounds[k] if near else np.inf
+        batch.counts[k] = 0
+        batch.held[k] *= 2
+        asked += 1
+    return asked
+
+
+@njit(nogil=True, cache=True)
+def _tell(batch, size, starts, members, measures, marks, mark, told, out_query, out_slot, out_sign):
+    """Writes the new answers, and how they differ from the old."""
+    queries, states, counts, wanted = batch.queries, batch.states, batch.counts, batch.wanted
+    dists, slots, olds, old_counts = batch.dists, batch.slots, batch.olds, batch.old_counts
+    tag, room = mark[0], len(batch.dists) // len(batch.queries)
+    for k in range(size):
+        if states[k] != DONE:
+            continue
+        query, first = queries[k], np.uint64(k * room)
+        start, count, old = np.uint64(starts[query]), np.uint64(counts[k]), np.uint64(0)
+        # Marks tell the old members from the new, and then the new from the old.
+        tag += 2
+        while old < np.uint64(old_counts[k]) and olds[first + old] >= 0:
+            marks[np.uint64(olds[first + old])] = tag
+            old += np.uint64(1)
+        came = told
+        for i in range(first, first + count):
+            slot = np.uint64(slots[i])
+            out_slot[came] = slots[i]
+            came += np.uint64(marks[slot] != tag)
+            marks[slot] = tag + 1
+        left = came
+        for i in range(first, first + old):
+            out_slot[left] = olds[i]
+            left += np.uint64(marks[np.uint64(olds[i])] == tag)
+        for i in range(told, left):
+            out_query[i] = query
+            out_sign[i] = 1 if i < came else -1
+        told = left
+        for i in range(count):
+            members[start + i] = slots[first + i]
+            measures[start + i] = dists[first + i]
+        for i in range(count, np.uint64(wanted[k])):
+            members[start + i] = -1
+            measures[start + i] = np.inf
+    mark[0] = tag
+    return told
+
+
+@njit(nogil=True, cache=True)
+def renew(
+    todo, first, layered, roots, largest, zs, centers, excluded, ks, shifted, moved, ranks,
+    nest, old, new, batch, sorter, rest, told, out_query, out_slot, out_sign,
+):  # fmt: skip
+    """Brings the answers of some queries up to date; stops before a batch that may not fit."""
+    queue, marks, mark = rest
+    held, points, order = Batch(*batch), Nest(*nest), Sorter(ranks, *sorter)
+    sure = np.empty(len(held.queries), np.bool_)
+    told = np.uint64(told)
+    while first < len(todo):
+        size = min(len(held.queries), len(todo) - first)
+        held.queries[:size] = todo[first : first + size]
+        _begin(held, size, layered, centers, ks, shifted, moved, *old)
+        most = (held.wanted[:size] + held.old_counts[:size]).sum()
+        if np.int64(told) + most > len(out_query):
+            break
+        if layered and _stand(held, size, moved, old[0], old[2]):
+            gather(held, size, points, zs, roots[1:], centers, excluded, moved, order, queue)
+            _keep(held, size)
+            settle(held, order, size)
+            _decide(held, size, moved, old[0], old[2])
+        asked = _start(held, size)
+        while asked:
+            aim(held, size, points, zs, largest, centers)
+            sure[:size] = held.bounds[:size] == np.inf
+            gather(held, size, points, zs, roots, centers, excluded, None, order, queue)
+            settle(held, order, size)
+            asked = _end(held, size, sure)
+        told = _tell(held, size, *new, marks, mark, told, out_query, out_slot, out_sign)
+        first += size
+    return first, np.int64(told)

@@ -1,0 +1,358 @@
+"""The k nearest points of centres, out of nested grids, for a batch of queries at a time.
+
+A search is given a bound and takes whatever is within it. If that are k or more, the best of them
+are the answer, however the bound was guessed; if not, the bound was too small. Candidates wait in
+a buffer without order until it is full or the search ends: only then are they sorted and the bound
+drawn closer. Measures are the same float64 expressions as the model's; points of the same measure
+are told apart by their ranks. In the plane `zs` is None.
+
+Every step is a loop over the batch, because calls that pass arrays count references.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from place.kernels.grid import Floats, Ints
+from place.kernels.nest import (
+    FIRST,
+    HIGH,
+    KIND,
+    LOW,
+    NESTED,
+    PILE,
+    SCALE,
+    SIZE,
+    cell_on,
+)
+
+FEW = 64
+"""Candidates that are sorted by comparing each with each."""
+WIDE = 6
+"""Rows of cells beyond which it pays to know how much of each is within the bound."""
+ASKED, LATER, DONE, KEPT = 0, 1, 2, 3
+"""States of a query in a batch: a step is about it, the next one is, it has a new answer, or keeps
+the old one."""
+
+
+class Batch(NamedTuple):
+    """Some queries, and room for the candidates of each in two long arrays.
+
+    `held` are the candidates that were there before a step, or how many it should find.
+    """
+
+    queries: Ints
+    states: NDArray[np.int8]
+    bounds: Floats
+    wanted: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    held: NDArray[np.int64]
+    old_counts: NDArray[np.int64]
+    dists: Floats
+    slots: Ints
+    olds: Ints
+
+
+class Sorter(NamedTuple):
+    """What sorting needs: the ranks of points, and room for a few turns and copies."""
+
+    ranks: NDArray[np.int64]
+    turns: Ints
+    dists: Floats
+    slots: Ints
+
+
+def room_for(wanted: int) -> int:
+    """How many candidates of a query may wait before they are sorted."""
+    return 4 * wanted + FEW
+
+
+@njit(nogil=True, cache=True)
+def settle(batch, sorter, size):
+    """Puts the candidates of the first `size` queries in order, the best that are wanted."""
+    room = len(batch.dists) // len(batch.queries)
+    dists, slots, counts, wanted = batch.dists, batch.slots, batch.counts, batch.wanted
+    turns, spare_dists, spare_slots = sorter.turns, sorter.dists, sorter.slots
+    ranks, states = sorter.ranks, batch.states
+    for k in range(size):
+        if states[k] != ASKED:
+            continue
+        first = np.uint64(k * room)
+        if counts[k] > FEW:
+            counts[k] = _settle_many(dists, slots, first, counts[k], wanted[k], ranks)
+            continue
+        count = np.uint64(counts[k])
+        for i in range(count):
+            turns[i] = 0
+        for j in range(count):
+            dist = dists[first + j]
+            for i in range(count):
+                turns[i] += dists[first + i] > dist
+        total = 0
+        for i in range(count):
+            total += turns[i]
+        if total != counts[k] * (counts[k] - 1) // 2:
+            for j in range(count):
+                for i in range(count):
+                    if dists[first + i] == dists[first + j]:
+                        turns[i] += _is_before(slots[first + j], slots[first + i], ranks)
+        for i in range(count):
+            turn = np.uint64(turns[i])
+            spare_dists[turn] = dists[first + i]
+            spare_slots[turn] = slots[first + i]
+        counts[k] = min(counts[k], wanted[k])
+        for i in range(np.uint64(counts[k])):
+            dists[first + i] = spare_dists[i]
+            slots[first + i] = spare_slots[i]
+
+
+@njit(nogil=True, cache=True)
+def _is_before(slot, other, ranks):
+    """Which of two points of the same measure comes first? Ranks differ; if not, slots do."""
+    return ranks[slot] < ranks[other] or (ranks[slot] == ranks[other] and slot < other)
+
+
+@njit(nogil=True, cache=True)
+def _settle_many(all_dists, all_slots, first, found, wanted, ranks):
+    """The same for many candidates of one query; how many are left."""
+    dists, slots = all_dists[first : first + found], all_slots[first : first + found]
+    order = np.argsort(dists)
+    dists[:], slots[:] = dists[order], slots[order]
+    start = 0
+    while start < min(found, wanted):
+        end = start + 1
+        while end < found and dists[end] == dists[start]:
+            end += 1
+        if end > start + 1:
+            slots[start:end] = np.sort(slots[start:end])
+            turn = np.argsort(ranks[slots[start:end]], kind="mergesort")
+            slots[start:end] = slots[start:end][turn]
+        start = end
+    return min(found, wanted)
+
+
+@njit(nogil=True, cache=True)
+def _gap(value, low, size, cells, row, own):
+    """No point in a row of cells is closer than this to a value whose own row is another."""
+    if row == own:
+        return 0.0
+    edge = low + row * size if row > own else low + (row + 1) * size
+    # What rounding may have added: the edge is not exactly where the first point would fall.
+    slack = 1e-14 * (abs(low) + size * cells + abs(value))
+    gap = (edge - value if row > own else value - edge) - slack
+    return gap if gap > 0.0 else 0.0
+
+
+@njit(nogil=True, cache=True)
+def _reach(bound):
+    """Points whose measure is within the bound are no further on any axis.
+
+    Squares may be rounded down, and those of very small numbers to nothing.
+    """
+    return math.sqrt(bound) * (1.0 + 1e-15) + 1e-150
+
+
+@njit(nogil=True, cache=True)
+def gather(batch, size, nest, zs, roots, centers, excluded, moved, sorter, queue):
+    """Adds the points within their bounds to the candidates of the first `size` queries.
+
+    Visits the grids below each of the roots. With `moved`, only points that are marked there.
+    """
+    room = len(batch.dists) // len(batch.queries)
+    dists, slots, counts, bounds = batch.dists, batch.slots, batch.counts, batch.bounds
+    queries, states, wanted = batch.queries, batch.states, batch.wanted
+    xs, ys, names, starts = nest.xs, nest.ys, nest.names, nest.starts
+    inner, places, shapes = nest.inner, nest.places, nest.shapes
+    for k in range(size):
+        if states[k] != ASKED:
+            continue
+        query = queries[k]
+        x, y, without = centers[query, 0], centers[query, 1], excluded[query]
+        bound, reach = bounds[k], _reach(bounds[k])
+        begin, count = np.uint64(k * room), np.uint64(k * room + counts[k])
+        full, enough = np.uint64((k + 1) * room), np.uint64(k * room + wanted[k])
+        head, tail = 0, len(roots)
+        for root in range(tail):
+            queue[root] = roots[root]
+        while head < tail:
+            grid = queue[head]
+            head += 1
+            low_x, low_y = places[grid, LOW], places[grid, LOW + 1]
+            if x + reach < low_x or x - reach > places[grid, HIGH]:
+                continue
+            if y + reach < low_y or y - reach > places[grid, HIGH + 1]:
+                continue
+            first, kind = shapes[grid, FIRST], shapes[grid, KIND]
+            if kind == PILE:
+                if count > enough:
+                    bound, count = _draw_closer(batch, sorter, k, count)
+                    reach = _reach(bound)
+                dx, dy = x - low_x, y - low_y
+                dist = dx * dx + dy * dy
+                if zs is not None:
+                    dz = centers[query, 2] - places[grid, LOW + 2]
+                    dist += dz * dz
+                last = count + np.uint64(wanted[k])
+                if dist <= bound:
+                    for i in range(np.uint64(starts[first]), np.uint64(starts[first + 1])):
+                        kept = (xs[i] == xs[i]) & (names[i] != without)
+                        if moved is not None:
+                            kept &= moved[names[i]]
+                        dists[count] = dist
+                        slots[count] = names[i]
+                        count += np.uint64(kept)
+                        if count == last:
+                            break
+                continue
+            nx, ny = shapes[grid, 0], shapes[grid, 1]
+            scale_x, scale_y = places[grid, SCALE], places[grid, SCALE + 1]
+            left = cell_on(x - reach, low_x, scale_x, nx)
+            right = cell_on(x + reach, low_x, scale_x, nx)
+            own_row = cell_on(y, low_y, scale_y, ny)
+            bottom = cell_on(y - reach, low_y, scale_y, ny)
+            top = cell_on(y + reach, low_y, scale_y, ny)
+            near, far, own_plane = 0, 0, 0
+            if zs is not None:
+                z, low_z, scale_z = (
+                    centers[query, 2],
+                    places[grid, LOW + 2],
+                    places[grid, SCALE + 2],
+                )
+                if z + reach < low_z or z - reach > places[grid, HIGH + 2]:
+                    continue
+                near = cell_on(z - reach, low_z, scale_z, shapes[grid, 2])
+                far = cell_on(z + reach, low_z, scale_z, shapes[grid, 2])
+                own_plane = cell_on(z, low_z, scale_z, shapes[grid, 2])
+            wide = top - bottom >= WIDE
+            for layer in range(far - near + 1):
+                # From the centre's own plane outwards, and so for rows: the nearest come first.
+                plane = own_plane + layer if layer <= far - own_plane else far - layer
+                deep = 0.0
+                if zs is not None:
+                    deep = _gap(
+                        z, low_z, places[grid, SIZE + 2], shapes[grid, 2], plane, own_plane
+                    )
+                for line in range(top - bottom + 1):
+                    row = own_row + line if line <= top - own_row else top - line
+                    if wide or zs is not None:
+                        gap = _gap(y, low_y, places[grid, SIZE + 1], ny, row, own_row)
+                        square = reach * reach * (1.0 + 1e-14) - gap * gap - deep * deep
+                        if square < 0.0:
+                            continue
+                        half = math.sqrt(square) if square < np.inf else np.inf
+                        left = cell_on(x - half, low_x, scale_x, nx)
+                        right = cell_on(x + half, low_x, scale_x, nx)
+                    cell = first + (plane * ny + row) * nx
+                    column = left
+                    while column <= right:
+                        end = right + 1
+                        if kind == NESTED:
+                            end = column
+                            while end <= right and inner[cell + end] < 0:
+                                end += 1
+                        start = np.uint64(starts[np.uint64(cell + column)])
+                        stop = np.uint64(starts[np.uint64(cell + end)])
+                        while start < stop:
+                            if stop - start > full - count and count > enough:
+                                bound, count = _draw_closer(batch, sorter, k, count)
+                                reach = _reach(bound)
+                            pause = min(stop, start + (full - count))
+                            for i in range(start, pause):
+                                dx, dy = x - xs[i], y - ys[i]
+                                dist = dx * dx + dy * dy
+                                if zs is not None:
+                                    dz = z - zs[i]
+                                    dist += dz * dz
+                                dists[count] = dist
+                                slots[count] = names[i]
+                                kept = (dist <= bound) & (names[i] != without)
+                                if moved is not None:
+                                    kept &= moved[names[i]]
+                                count += np.uint64(kept)
+                            start = pause
+                        column = end
+                        if column <= right:
+                            queue[tail] = inner[cell + column]
+                            tail += 1
+                            column += 1
+        bounds[k], counts[k] = bound, np.int64(count - begin)
+
+
+@njit(nogil=True, cache=True)
+def _draw_closer(batch, sorter, k, count):
+    """Sorts the candidates of a query that has more than it wants; the bound and their end."""
+    first = k * (len(batch.dists) // len(batch.queries))
+    left = _settle_many(
+        batch.dists, batch.slots, first, np.int64(count) - first, batch.wanted[k], sorter.ranks
+    )
+    return batch.dists[first + left - 1], np.uint64(first + left)
+
+
+@njit(nogil=True, cache=True)
+def aim(batch, size, nest, zs, root, centers):
+    """Sets bounds that probably hold as many points as queries need, where there are none yet or
+    such that hold too many cells; infinite if all points are needed.
+
+    A bound is that of a block of cells around the centre, in the finest grid there of enough points.
+    """
+    queries, states, bounds, held = batch.queries, batch.states, batch.bounds, batch.held
+    starts, inner, places, shapes = nest.starts, nest.inner, nest.places, nest.shapes
+    for k in range(size):
+        if states[k] != ASKED:
+            continue
+        query, needed = queries[k], held[k]
+        x, y = centers[query, 0], centers[query, 1]
+        z = centers[query, 2] if zs is not None else 0.0
+        if bounds[k] < np.inf:
+            cells, width = 1.0, 2.0 * math.sqrt(bounds[k])
+            for axis in range(3):
+                cells *= 1.0 + width * places[root, SCALE + axis]
+            if cells <= 32.0 + 4.0 * needed:
+                continue
+        grid = root
+        while True:
+            nx, ny, nz = shapes[grid, 0], shapes[grid, 1], shapes[grid, 2]
+            first = shapes[grid, FIRST]
+            column = cell_on(x, places[grid, LOW], places[grid, SCALE], nx)
+            row = cell_on(y, places[grid, LOW + 1], places[grid, SCALE + 1], ny)
+            plane = cell_on(z, places[grid, LOW + 2], places[grid, SCALE + 2], nz)
+            cell = first + (plane * ny + row) * nx + column
+            below = inner[cell]
+            if below < 0 or shapes[below, KIND] == PILE:
+                break
+            if np.int64(starts[cell + 1]) - np.int64(starts[cell]) < needed:
+                break
+            grid = below
+        width = 0
+        while True:
+            left, right = max(column - width, 0), min(column + width, nx - 1)
+            bottom, top = max(row - width, 0), min(row + width, ny - 1)
+            near, far = max(plane - width, 0), min(plane + width, nz - 1)
+            found = 0
+            for layer in range(near, far + 1):
+                for line in range(bottom, top + 1):
+                    cell = first + (layer * ny + line) * nx
+                    found += np.int64(starts[cell + right + 1]) - np.int64(starts[cell + left])
+            whole = right - left == nx - 1 and top - bottom == ny - 1 and far - near == nz - 1
+            if found >= needed or whole:
+                break
+            width += 1 + width // 2
+        if found < needed:
+            continue
+        bound = 0.0
+        for axis in range(3):
+            value = x if axis == 0 else (y if axis == 1 else z)
+            low, high = places[grid, LOW + axis], places[grid, HIGH + axis]
+            if shapes[grid, axis] > 1:
+                begin = left if axis == 0 else (bottom if axis == 1 else near)
+                end = right if axis == 0 else (top if axis == 1 else far)
+                high = low + (end + 1) * places[grid, SIZE + axis]
+                low += begin * places[grid, SIZE + axis]
+            away = max(abs(value - low), abs(high - value))
+            bound += away * away
+        bounds[k] = min(bounds[k], bound)

@@ -1,0 +1,315 @@
+"""Points in nested grids: a cell that holds too many points is a grid of its own.
+
+The grids fit the data at every scale, so that a cell holds few points however unevenly they are
+spread. Points lie in the order of cells, and those of an inner grid in the order of its own; so a
+run of cells is a run of points. Points that coincide cannot be parted: they make a pile, in the
+order of their ranks. There are two axes in the plane and three on the sphere, whose points are
+unit vectors: then `zs` holds the third.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from place.kernels.grid import Floats, Ints
+from place.kernels.order import Pool, start_cells
+
+Numbers = NDArray[np.uint32]
+Ranks = NDArray[np.int64]
+
+CROWD = 32
+"""The most points that a cell holds before it is divided."""
+PER_CELL, PER_CELL_DEEP = 4.0, 0.25
+"""Points for each cell: in the plane, and in space, where a sphere leaves most cells empty."""
+MOST_CELLS = 1 << 24
+
+PLAIN, NESTED, PILE = 0, 1, 2
+LOW, HIGH, SCALE, SIZE = 0, 3, 6, 9
+"""Columns of `places`, for each of three axes: a grid's ends, cells per length, length of a cell."""
+FIRST, KIND = 3, 4
+"""Columns of `shapes`, after the cells on each axis: a grid's first cell, and what it is."""
+
+
+class Nest(NamedTuple):
+    """`starts[c]:starts[c + 1]` are the points of cell c, `inner[c]` the grid in it or −1.
+
+    Every grid has an entry more than cells, where its last cell ends. Grid 0 is the outermost.
+    """
+
+    xs: Floats
+    ys: Floats
+    zs: Floats
+    names: Ints
+    starts: Numbers
+    inner: Ints
+    places: Floats
+    shapes: Ranks
+
+
+@njit(nogil=True, cache=True)
+def cell_on(value, low, scale, cells):
+    """The cell of a coordinate on an axis; values beyond the ends fall into the end cells."""
+    place = (value - low) * scale
+    place = place if place > 0.0 else 0.0
+    most = float(cells - 1)
+    return np.int64(place if place < most else most)
+
+
+@njit(nogil=True, cache=True)
+def _bounds(rows, chosen):
+    """The ends of the points that are present on each axis, and how many they are."""
+    ends = np.zeros(6)
+    ends[:3], ends[3:], count = np.inf, -np.inf, 0
+    x1, y1, z1, x2, y2, z2 = np.inf, np.inf, np.inf, -np.inf, -np.inf, -np.inf
+    deep = rows.shape[1] > 2
+    for i in range(len(chosen)):
+        name = np.uint64(chosen[i])
+        x, y = rows[name, 0], rows[name, 1]
+        if not (abs(x) < np.inf and abs(y) < np.inf):
+            continue
+        count += 1
+        x1, x2 = min(x1, x), max(x2, x)
+        y1, y2 = min(y1, y), max(y2, y)
+        if deep:
+            z1, z2 = min(z1, rows[name, 2]), max(z2, rows[name, 2])
+    ends[0], ends[1], ends[3], ends[4] = x1, y1, x2, y2
+    ends[2], ends[5] = (z1, z2) if deep else (0.0, 0.0)
+    return ends, count
+
+
+@njit(nogil=True, cache=True)
+def _cells_for(count, deep):
+    return min(max(1.0, count / (PER_CELL_DEEP if deep else PER_CELL)), float(MOST_CELLS))
+
+
+@njit(nogil=True, cache=True)
+def _shape_grid(ends, count, place, shape):
+    """Sets up a grid for so many points between these ends: cells of about equal sides."""
+    most, logs, axes = _cells_for(count, True), np.zeros(3), 0
+    for axis in range(3):
+        # Halves: the difference of the ends may be too large for a number.
+        half = ends[3 + axis] / 2 - ends[axis] / 2
+        fine = half > 0.0 and math.isfinite(most / half)
+        logs[axis] = math.log(half) if fine else -np.inf
+        axes += fine
+    # An axis shorter than a cell is one cell, and leaves more for the others.
+    side, again = -np.inf, True
+    while axes > 0 and again:
+        again, total, most = False, 0.0, _cells_for(count, axes > 2)
+        for axis in range(3):
+            total += logs[axis] if logs[axis] > -np.inf else 0.0
+        side = (total - math.log(most)) / axes
+        for axis in range(3):
+            if -np.inf < logs[axis] < side:
+                logs[axis], axes, again = -np.inf, axes - 1, True
+    cells = 1
+    for axis in range(3):
+        number = 1
+        if logs[axis] > -np.inf:
+            number = max(1, min(int(math.exp(logs[axis] - side)), int(most)))
+        low, high = ends[axis], ends[3 + axis]
+        scale = (number / 2) / (high / 2 - low / 2) if number > 1 else 0.0
+        shape[axis] = number
+        place[LOW + axis], place[HIGH + axis] = low, high
+        place[SCALE + axis] = scale
+        place[SIZE + axis] = 1.0 / scale if number > 1 else np.inf
+        cells *= number
+    return cells
+
+
+@njit(nogil=True, cache=True)
+def _place(rows, chosen, place, shape):
+    """The cell of each point, −1 where it is absent, and the counts of cells."""
+    deep = rows.shape[1] > 2
+    cells = np.empty(len(chosen), np.int32)
+    nx, ny, nz = shape[0], shape[1], shape[2]
+    counts = np.zeros(nx * ny * nz, np.uint32)
+    low_x, low_y, low_z = place[LOW], place[LOW + 1], place[LOW + 2]
+    scale_x, scale_y, scale_z = place[SCALE], place[SCALE + 1], place[SCALE + 2]
+    for i in range(len(chosen)):
+        name = np.uint64(chosen[i])
+        x, y = rows[name, 0], rows[name, 1]
+        if not (abs(x) < np.inf and abs(y) < np.inf):
+            cells[i] = -1
+            continue
+        cell = cell_on(y, low_y, scale_y, ny) * nx + cell_on(x, low_x, scale_x, nx)
+        if deep:
+            cell += cell_on(rows[name, 2], low_z, scale_z, nz) * nx * ny
+        cells[i] = cell
+        counts[np.uint64(cell)] += np.uint32(1)
+    return cells, counts
+
+
+@njit(nogil=True, cache=True)
+def _scatter(chosen, cells, places, names):
+    """Puts points where their cells are; `places` is where each cell's next one goes."""
+    for i in range(len(chosen)):
+        if cells[i] >= 0:
+            cell = np.uint64(cells[i])
+            names[np.uint64(places[cell])] = chosen[i]
+            places[cell] += np.uint32(1)
+
+
+@njit(nogil=True, cache=True)
+def _fetch(rows, names, xs, ys, zs):
+    """The coordinates of points; those of scattered points are read faster than written."""
+    for i in range(len(names)):
+        name = np.uint64(names[i])
+        xs[i], ys[i] = rows[name, 0], rows[name, 1]
+    if rows.shape[1] > 2:
+        for i in range(len(names)):
+            zs[i] = rows[names[i], 2]
+
+
+@njit(nogil=True, cache=True)
+def _longer(array, size):
+    """The same array with room for so many entries and more."""
+    found = np.empty(2 * size, array.dtype)
+    found[: len(array)] = array
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _reorder(order, first, xs, ys, zs, names):
+    """Puts the points from `first` on in this order."""
+    last = first + len(order)
+    xs[first:last] = xs[first:last][order]
+    ys[first:last] = ys[first:last][order]
+    if len(zs):
+        zs[first:last] = zs[first:last][order]
+    names[first:last] = names[first:last][order]
+
+
+@njit(nogil=True, cache=True)
+def _order_cells(xs, ys, zs, first, last, place, shape, cells, starts, base):
+    """The order of the points `first` to `last` by the cells of a grid, which start at `base`."""
+    nx, ny, nz = shape[0], shape[1], shape[2]
+    size = nx * ny * nz
+    starts[base : base + size + 1] = np.uint32(0)
+    for i in range(first, last):
+        cell = cell_on(ys[i], place[LOW + 1], place[SCALE + 1], ny) * nx
+        cell += cell_on(xs[i], place[LOW], place[SCALE], nx)
+        if len(zs):
+            cell += cell_on(zs[i], place[LOW + 2], place[SCALE + 2], nz) * nx * ny
+        cells[i - first] = cell
+        starts[base + cell] += np.uint32(1)
+    # Counts become ends, and ends become starts as the points are taken from the last on.
+    end = np.uint32(first)
+    for cell in range(base, base + size + 1):
+        end += starts[cell]
+        starts[cell] = end
+    order = np.empty(last - first, np.int64)
+    for i in range(last - first - 1, -1, -1):
+        cell = base + cells[i]
+        starts[cell] -= np.uint32(1)
+        order[np.int64(starts[cell]) - first] = i
+    return order
+
+
+@njit(nogil=True, cache=True)
+def _divide(xs, ys, zs, names, starts, inner, places, shapes, ranks):
+    """Makes grids of the crowded cells of grid 0, and of theirs, until there are none."""
+    deep = len(zs) > 0
+    used, grids = len(starts), 1
+    work, waiting, largest = np.empty(16, np.int64), 0, 0
+    for cell in range(used - 1):
+        size = np.int64(starts[cell + 1]) - np.int64(starts[cell])
+        if size > CROWD:
+            if waiting == len(work):
+                work = _longer(work, waiting)
+            work[waiting] = cell
+            waiting += 1
+            largest = max(largest, size)
+    shapes[0, KIND] = NESTED
+    owner = np.zeros(len(starts), np.int32)
+    cells, ends = np.empty(largest, np.int32), np.empty(6)
+    while waiting > 0:
+        waiting -= 1
+        outer = work[waiting]
+        first, last = np.int64(starts[outer]), np.int64(starts[outer + 1])
+        ends[2], ends[5] = 0.0, 0.0
+        ends[0], ends[3] = xs[first:last].min(), xs[first:last].max()
+        ends[1], ends[4] = ys[first:last].min(), ys[first:last].max()
+        if deep:
+            ends[2], ends[5] = zs[first:last].min(), zs[first:last].max()
+        if grids == len(shapes):
+            more = np.empty((2 * grids, places.shape[1]))
+            more[:grids] = places
+            places = more
+            others = np.empty((2 * grids, shapes.shape[1]), np.int64)
+            others[:grids] = shapes
+            shapes = others
+        size = _shape_grid(ends, last - first, places[grids], shapes[grids])
+        if size == 1 and (ends[:3] != ends[3:]).any():
+            continue  # too close together for any grid: they stay a crowd
+        if used + size + 1 > len(starts):
+            starts = _longer(starts, used + size + 1)
+            inner = _longer(inner, used + size + 1)
+            owner = _longer(owner, used + size + 1)
+        shapes[grids, FIRST], shapes[grids, KIND] = used, PLAIN
+        if size == 1:
+            shapes[grids, KIND] = PILE
+            starts[used], starts[used + 1] = first, last
+            order = np.argsort(ranks[names[first:last]])
+        else:
+            order = _order_cells(
+                xs, ys, zs, first, last, places[grids], shapes[grids], cells, starts, used
+            )
+        _reorder(order, first, xs, ys, zs, names)
+        inner[outer] = grids
+        shapes[owner[outer], KIND] = NESTED
+        inner[used : used + size + 1] = -1
+        owner[used : used + size + 1] = grids
+        for cell in range(used, used + size if size > 1 else used):
+            if np.int64(starts[cell + 1]) - np.int64(starts[cell]) > CROWD:
+                if waiting == len(work):
+                    work = _longer(work, waiting)
+                work[waiting] = cell
+                waiting += 1
+        used += size + 1
+        grids += 1
+    return starts[:used], inner[:used], places[:grids], shapes[:grids]
+
+
+def build_nest(
+    rows: Floats, chosen: Ints, ranks: Ranks, pool: Pool, spare: Nest | None = None
+) -> Nest:
+    """The chosen rows that are present, in nested grids; in the arrays of a spare nest if they do,
+    because new memory costs as much as sorting."""
+    cuts = pool.cut(len(chosen))
+    found = pool.map(partial(_bounds, rows, chosen[low:high]) for low, high in cuts)
+    ends = np.array([part[0] for part in found])
+    ends = np.concatenate([ends[:, :3].min(axis=0), ends[:, 3:].max(axis=0)])
+    count, deep = sum(part[1] for part in found), rows.shape[1] > 2
+    if count == 0:
+        ends = np.zeros(6)
+    places, shapes = np.zeros((1, 12)), np.zeros((1, 5), np.int64)
+    _shape_grid(ends, count, places[0], shapes[0])
+    placed = pool.map(
+        partial(_place, rows, chosen[low:high], places[0], shapes[0]) for low, high in cuts
+    )
+    counts = np.stack([part[1] for part in placed])
+    starts = start_cells(counts)
+    names = np.empty(count, np.int32)
+    xs, ys, zs = np.empty(count), np.empty(count), np.empty(count if deep else 0)
+    if spare is not None and len(spare.names) >= count:
+        xs, ys, zs, names = (array[:count] for array in spare[:4])
+    pool.map(
+        partial(_scatter, chosen[low:high], part[0], room, names)
+        for (low, high), part, room in zip(cuts, placed, counts, strict=True)
+    )
+    pool.map(
+        partial(_fetch, rows, names[low:high], xs[low:high], ys[low:high], zs[low:high])
+        for low, high in pool.cut(count)
+    )
+    inner = np.full(len(starts), -1, np.int32)
+    nest = Nest(xs, ys, zs, names, starts, inner, places, shapes)
+    if count == 0 or np.diff(starts).max() <= CROWD:
+        return nest
+    return Nest(xs, ys, zs, names, *_divide(*nest, ranks))

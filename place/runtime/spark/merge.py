@@ -1,0 +1,75 @@
+"""Answers that several cells hold together: the driver adds up what each has found.
+
+With one row of cells no answer needs this. With more, the nearest, the last readings, groups and
+DISTINCT follow only from all rows; cells send what changed of their share. What the driver knows
+is in its memory alone: it follows from the states of the cells, and is asked of them again when
+the driver is a new one, or when a tick has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from place.engine.answers import Answers, is_merged
+from place.engine.changes import Change, settle
+from place.engine.columns import Dictionary
+from place.engine.part import Part
+from place.engine.plans import has_upper, make_upper
+from place.engine.route import Matrix
+from place.engine.worker import PROBE
+from place.model.types import Row
+from place.plan.catalog import Catalog
+from place.plan.query import Query
+from place.runtime.durable.storage import Storage
+from place.runtime.spark.parts import read_parts
+
+
+class Merger:
+    """The answers that cells hold together. `is_known` while it is as of the last tick."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix = matrix
+        self.is_known = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self._answers = Answers(Dictionary(), merges=True)
+
+    def merged(self, catalog: Catalog) -> list[Query]:
+        """The queries of a catalog whose answers several cells hold together."""
+        return [
+            query
+            for query in catalog.queries.values()
+            if has_upper(query) and is_merged(make_upper(query), self._matrix)
+        ]
+
+    def know(self, query: Query, found: Sequence[bytes]) -> None:
+        """Take over what cells have told of a query that was asked."""
+        upper = make_upper(query)
+        parts = [replace(part, upper=upper) for part in _asked(query, found)]
+        self._answers.take(parts)
+
+    def take(
+        self, storage: Storage, files: Sequence[str], queries: Mapping[str, Query]
+    ) -> list[Change]:
+        """What the parts in these files change."""
+        parts: list[Part] = []
+        for file in sorted(files):
+            with storage.open(file) as source:
+                parts += read_parts(source, queries)
+        return self._answers.take(parts)
+
+
+def merged_rows(query: Query, found: Sequence[bytes]) -> list[Row]:
+    """The answer of a query that was asked, from the parts of the cells."""
+    changes = Answers(Dictionary(), merges=True).take(_asked(query, found))
+    return [delta.row for change in settle(changes) for delta in change.deltas()]
+
+
+def _asked(query: Query, found: Sequence[bytes]) -> list[Part]:
+    queries = {PROBE: replace(query, name=PROBE), query.name: query}
+    return [part for content in found for part in read_parts(pa.BufferReader(content), queries)]
