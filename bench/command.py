@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, match, progressive, skew, tick
+from bench import cache, knn, match, progressive, skew, tick
 from place.errors import ConfigurationError
 
 
@@ -35,6 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_match(benches)
     _add_progressive(benches)
     _add_skew(benches)
+    _add_knn(benches)
     _add_tick(benches)
     cache.add_parser(benches)
 
@@ -90,6 +91,34 @@ def _add_skew(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _add_sizes(parser, default.objects, default.queries, default.side)
     _add_ticks(parser, default.ticks)
     parser.set_defaults(run=run_skew)
+
+
+def _add_knn(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "knn",
+        help="the k nearest objects of moving queries, beside a k-d tree (SciPy)",
+        description="Objects walk in the unit square, and every query asks for the k objects that "
+        "are nearest to its own. The kernel tells who came and who left; SciPy's cKDTree is built "
+        "and asked again in every tick, on all cores, and tells no changes. Both have to find the "
+        "same members, and the changes have to lead from the last answers to these.",
+        epilog="example: place bench knn --objects 100000 --queries 100000 --k 10 "
+        "--moving 0.1 --json knn.json",
+    )
+    default = knn.Setting()
+    for name, value, what in (
+        ("objects", default.objects, "objects"),
+        ("queries", default.queries, "queries, each around an object of its own"),
+        ("k", default.k, "objects that each query asks for"),
+    ):
+        metavar = "K" if name == "k" else "N"
+        parser.add_argument(
+            f"--{name}", type=_number, default=value, metavar=metavar, help=f"{what} ({value})"
+        )
+    parser.add_argument(
+        "--moving", type=_share, default=default.moving, metavar="F", help="share that moves (1)"
+    )
+    _add_ticks(parser, default.ticks)
+    parser.set_defaults(run=run_knn)
 
 
 def _add_tick(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -170,6 +199,14 @@ def run_match(arguments: argparse.Namespace) -> int:
     names = ("objects", "queries", "side", "moving", "ticks", "threads")
     figures = match.measure(match.Setting(**{name: getattr(arguments, name) for name in names}))
     _tell("match", [figures.as_json()], arguments.json)
+    return 0
+
+
+def run_knn(arguments: argparse.Namespace) -> int:
+    """Run `place bench knn`."""
+    names = ("objects", "queries", "k", "moving", "ticks", "threads")
+    figures = knn.measure(knn.Setting(**{name: getattr(arguments, name) for name in names}))
+    _tell("knn", [figures.as_json()], arguments.json)
     return 0
 
 

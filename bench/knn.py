@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bench.rivals import Keys, library, told_apart
 from bench.world import Floats, World, calibrate
 from place.errors import ConfigurationError, InternalError
-from place.kernels.nearest import NearestMatcher, Nearby
+from place.kernels.nearest import Nearby, NearestMatcher
 
 SIDE = 0.01
 """Objects walk up to a quarter of this in every tick, as in the other experiments."""
@@ -69,14 +69,16 @@ class KdTree:
         setting = self._setting
         asked = points[: setting.queries]
         found: Any = self._tree(points).query(asked, setting.k + 1, workers=setting.threads)[1]
-        return np.asarray(found)
+        members: NDArray[np.int64] = np.asarray(found)
+        return members
 
 
 def without_focal(found: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """A row of k for each query; its own object is dropped, or else the last of those as near."""
     own = found == np.arange(len(found))[:, None]
     own[~own.any(axis=1), -1] = True
-    return found[~own].reshape(len(found), k)
+    others: NDArray[np.int64] = found[~own].reshape(len(found), k)
+    return others
 
 
 def measures_of(points: Floats, members: NDArray[np.int64]) -> Floats:
@@ -93,9 +95,7 @@ def keys_of(members: NDArray[np.int64], objects: int) -> Keys:
     return keys
 
 
-def check(
-    points: Floats, members: NDArray[np.int64], rival: NDArray[np.int64], tick: int
-) -> None:
+def check(points: Floats, members: NDArray[np.int64], rival: NDArray[np.int64], tick: int) -> None:
     """Both have the same members, or others that are exactly as near."""
     differs = (np.sort(members, axis=1) != np.sort(rival, axis=1)).any(axis=1)
     if differs.any() and not np.array_equal(

@@ -34,7 +34,7 @@ Batch = list[tuple[Row, int]]
 
 # -0.0 is left out: of it and 0.0, the meaning keeps the one that comes first.
 VALUES: dict[Type, list[Any]] = {
-    Type.BIGINT: [0, 1, -2, 3, 2**53 + 1, LARGEST, SMALLEST],
+    Type.BIGINT: [0, 1, -2, 3, 2**53 + 1, -(2**53) - 1, LARGEST, SMALLEST],
     Type.DOUBLE: [0.0, 1.0, 0.1, -0.7, 1e16, -1e16, 1e300, -1e300, 1e-300, 5e-324, 2.5e-308],
     Type.STRING: ["", "a", "ab", "B", "é", "z"],
     Type.BOOLEAN: [True, False],
@@ -275,6 +275,15 @@ def test_sums_are_exact_whatever_the_weights(is_double: bool) -> None:
             assert [sums.exact(slot) for slot in range(3)] == exact
             assert fits.tolist() == [SMALLEST <= total <= LARGEST for total in exact]
             assert all(f == e for f, e, fit in zip(found.tolist(), exact, fits, strict=True) if fit)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_many_large_weights_at_once(sign: int) -> None:
+    sums, count, weight = Sums(True), 5000, sign * (2**60 - 1)
+    terms = as_numbers(np.full(count, 0.1))
+    zeros = np.zeros(count, np.int64)
+    sums.add(zeros, terms, np.full(count, weight), zeros[:1], 1)
+    assert sums.doubles(zeros[:1]).tolist() == [nearest(Fraction(0.1) * weight * count)]
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -245,7 +245,8 @@ def test_one_pass_over_many_instants_sends_what_one_instant_after_the_other_send
 def test_a_silent_stream_does_not_make_others_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("place.engine.worker.MOST_RECENT", 50)
+    monkeypatch.setattr("place.engine.past.MOST_RECENT", 50)
+    monkeypatch.setattr("place.engine.past.HISTORY", 20)
     session = cars()
     session.sql("CREATE STREAM Drones (id BIGINT KEY, x DOUBLE, y DOUBLE)")
     session.push("Drones", [(1, 1, 1)], time=1_000_000)

@@ -113,6 +113,19 @@ class Above:
         self.groups[shape].add(number, nearest, focal)
         return is_new and not self.groups[shape].is_open
 
+    def turn(self, number: int, plan: RangePlan) -> None:
+        """A query goes over to an equivalent plan."""
+        if number in self.uppers:
+            self.uppers[number].plan = plan
+        if number in self._bases:
+            self.groups[self._bases[number]].plan = plan
+
+    def joiner(self, number: int) -> Joiner | None:
+        """What joins the rows of a query with its tables."""
+        if number in self.uppers:
+            return self.uppers[number].joiner
+        return self.groups[self._bases[number]].joiner
+
     def _partner(self, upper: UpperPlan, source: int, tables: Mapping[str, pa.Table]) -> Columns:
         """The rows of a table that is joined, kept once for all queries that need the same."""
         relation, needed = upper.asked.sources[source].relation, upper.needed[source]

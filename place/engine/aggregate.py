@@ -216,7 +216,7 @@ class _Argument:
         if self._kind is Type.DOUBLE:
             values = sums.doubles(groups)
             if aggregate.function == "AVG":
-                values = values / np.maximum(counts, 1) + 0.0
+                values = values / np.maximum(counts, 1)
             return Vector(values, (counts <= 0) | ~np.isfinite(values))
         if aggregate.function == "AVG":
             return _mean(sums, groups, counts, aggregate.type)

@@ -16,18 +16,21 @@ from numpy.typing import NDArray
 from place.engine.above import Above
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
+from place.engine.filters import make_passes
 from place.engine.focals import Focals
 from place.engine.lay import Layout
 from place.engine.meet import Join
 from place.engine.objects import Changed, Messages, Objects
+from place.engine.observe import Observer
 from place.engine.part import Part
-from place.engine.plans import Dimensions, RangePlan, has_upper, make_plan, readings_of
+from place.engine.plans import Group, RangePlan, compile_plan, has_upper, readings_of
 from place.engine.regions import Regions
-from place.engine.retain import kept_slots, reach_of
+from place.engine.retain import evict, reach_of
 from place.engine.route import Place
 from place.engine.said import Said, listen
 from place.engine.shapes import fan_of
-from place.engine.trail import Trail
+from place.engine.tally import Tally
+from place.engine.trail import Passes
 from place.engine.window import Pairs
 from place.model.schema import Relation, Stream
 from place.model.space import Space
@@ -82,11 +85,14 @@ class Cell:
         self.others: dict[str, Objects] = {}
         self.region_rows: dict[str, Objects] = {}
         self.plans: dict[int, RangePlan] = {}
-        self.groups: dict[tuple[str, Dimensions], Regions] = {}
+        self.groups: dict[Group, Regions] = {}
+        self.passes: dict[Group, Passes] = {}
         self._join = Join(self)
         self.focals = Focals()
         self.layout = Layout(self.focals)
         self.above = Above(self)
+        self.tally = Tally()
+        self.observer = Observer(self)
         self._numbers: dict[str, int] = {}
         self._next = 0
         self._many_focals = 1024
@@ -121,15 +127,18 @@ class Cell:
         self._follow_focals()
         found: list[Found] = []
         heard = {readings_of(name): each for name, each in said.items()}
-        for (subject, dimensions), regions in self.groups.items():
-            key = (subject, dimensions)
-            if subject in heard:
-                self._join.match_readings(key, regions, heard[subject], rows)
+        for group, regions in self.groups.items():
+            if group.meets in heard:
+                self._join.match_readings(group, regions, heard[group.meets], rows)
             else:
-                changed = objects.get(subject)
-                found += self._join.match(key, regions, changed, rows, step.instant, is_known)
+                changed = objects.get(group.meets)
+                found += self._join.match(group, regions, changed, rows, step.instant, is_known)
             self.layout.polygons.release(regions.replaced_polygons())
             regions.forget()
+        for name, changed in objects.items():
+            self.tally.read(name, len(changed.slots))
+        for meets, each in heard.items():
+            self.tally.read(meets, len(each.keys))
         if len(self.above):
             found += self.above.finish(step.instant, objects, said, ended)
         self._forget_dropped(ended)
@@ -138,7 +147,9 @@ class Cell:
         # asks a query need not be the last to do so.
         if self.plans and step.messages:
             for name in self.retained.keys() - self.region_rows.keys():
-                self._evict(name, objects.get(name))
+                evict(self, name, objects.get(name))
+        for number, plan in self.observer.look(objects):
+            self._turn(number, plan)
         return found
 
     def adopt(
@@ -271,20 +282,23 @@ class Cell:
     # Queries come and go
 
     def _register(self, query: Query, step: Step) -> None:
-        plan = make_plan(query, self.dictionary)
+        plan = compile_plan(query, self.dictionary)
         number, self._next = self._next, self._next + 1
         self.plans[number] = plan
         self._numbers[query.name] = number
         is_here = query.query_table is not None or self.place.has_query(query.name)
-        if plan.upper is not None and not is_here:
+        if not is_here:
             return
         self._load_tables(plan, step)
         if plan.upper is not None:
             content = step.contents.get(query.name)
             if not self.above.register(number, plan, step.tables, content, step.stage):
                 return
+        self.tally.begin(number, plan.group.meets)
+        if plan.has_choice:
+            self.observer.begin(number)
         query = plan.query
-        regions = self.groups.setdefault(plan.group, Regions())
+        regions = self._group(number, plan)
         fan = fan_of(query.space) if plan.is_spatial else 1
         simple, watches = plan.is_simple, plan.watches
         if query.query_table is not None:
@@ -295,8 +309,6 @@ class Cell:
                 self.focal(query.inside.focal.stream, query.inside.focal.key)
             rows = regions.add(number, owners, fan, simple, watches)
             self.layout.lay_owners(plan, regions, rows, owners, store, self._focals_of)
-        elif not self.place.has_query(query.name):
-            return
         elif isinstance(query.inside, Around):
             rows = regions.add(number, np.array([-1]), fan, simple, watches)
             focal = query.inside.focal
@@ -312,6 +324,31 @@ class Cell:
             regions.now.kinds[rows] = 0
             regions.now.params[rows] = 0.0
             regions.now.boxes[rows] = _attribute_boxes(plan)
+
+    def _group(self, number: int, plan: RangePlan) -> Regions:
+        """The regions that a plan's are kept with."""
+        group = plan.group
+        regions = self.groups.setdefault(group, Regions())
+        if plan.before is not None and not (regions.plan[: regions.size] >= 0).any():
+            # Tables may have other rows since the last time that somebody passed here.
+            self.passes[group] = self.passes_of(number, plan)
+            self.forget_order()
+        return regions
+
+    def passes_of(self, number: int, plan: RangePlan) -> Passes:
+        """What the objects of a plan have to pass besides its region."""
+        joiner = self.above.joiner(number) if plan.upper is not None else None
+        return make_passes(plan.filter, plan.upper, joiner, self.dictionary)
+
+    def _turn(self, number: int, plan: RangePlan) -> None:
+        """Go over to an equivalent plan between two instants."""
+        old = self.plans[number]
+        rows = self.groups[old.group].rows_of(number)
+        self.plans[number] = plan
+        mode = (plan.is_simple, plan.watches)
+        self.groups[old.group].move(rows, self._group(number, plan), *mode)
+        self.above.turn(number, plan)
+        self.forget_order()
 
     def _load_tables(self, plan: RangePlan, step: Step) -> None:
         """Stationary objects and query tables come with the first query that reads them."""
@@ -359,6 +396,9 @@ class Cell:
                 self.layout.polygons.release(regions.replaced_polygons())
                 regions.forget()
         kept = set(self._numbers.values()) | self.above.bases
+        for number in self.plans.keys() - kept:
+            self.observer.end(number)
+            self.tally.end(number)
         self.plans = {number: plan for number, plan in self.plans.items() if number in kept}
         read = {s.relation.name for plan in self.plans.values() for s in plan.query.sources}
         for stores in (self.subjects, self.region_rows):
@@ -447,25 +487,6 @@ class Cell:
                     regions.touch(regions.rows_of(number))
 
     # Retention
-
-    def _evict(self, name: str, changed: Changed | None) -> None:
-        """Let go of objects that lead no region, and that none can reach before they report."""
-        store = self.subjects[name]
-        groups = {d: regions for (subject, d), regions in self.groups.items() if subject == name}
-        tested = np.zeros(store.size, np.bool_)
-        if changed is not None:
-            tested[changed.slots] = True
-        if any(regions.changed[: regions.size].any() for regions in groups.values()):
-            tested[:] = True
-        tested &= store.alive[: store.size] & (store.leads[: store.size] < 0)
-        if not tested.any():
-            return
-        points = {d: Trail(d).follow(store, None)[0] for d in groups}
-        kept = kept_slots(store, tested, groups, self.retained[name], points)
-        gone = np.flatnonzero(tested & ~kept)
-        if len(gone):
-            self.forget_order()
-            store.evict(gone)
 
     def forget_order(self) -> None:
         """Objects or regions changed without an instant of the bulk join that says so."""

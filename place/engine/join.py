@@ -66,10 +66,22 @@ class Joiner:
             bound.add(source)
             ready = [c for c in waiting if sources_of(c) <= bound]
             waiting = [c for c in waiting if not sources_of(c) <= bound]
-            table = tables[source]
+            alone = conjunction([c for c in ready if sources_of(c) == {source}])
+            ready = [c for c in ready if sources_of(c) != {source}]
+            table = self._selected(len(upper.needed), source, tables[source], alone)
             index = None if keys is None else self._index(len(upper.needed), source, table, keys[1])
             probe = None if keys is None else keys[0]
             self._stages.append(_Stage(source, table, probe, index, conjunction(ready)))
+
+    def _selected(
+        self, count: int, source: int, table: Columns, condition: Expression | None
+    ) -> Columns:
+        """The rows of a table for which a condition on it alone holds."""
+        if condition is None:
+            return table
+        sources: list[Columns | None] = [None] * count
+        sources[source] = table
+        return table.take(np.flatnonzero(holds(condition, sources, len(table), self._dictionary)))
 
     def _index(self, count: int, source: int, table: Columns, key: Expression) -> _Index:
         sources: list[Columns | None] = [None] * count

@@ -8,7 +8,7 @@ import numpy as np
 
 from place.engine.changes import Change
 from place.engine.objects import Changed
-from place.engine.plans import Dimensions
+from place.engine.plans import Group
 from place.engine.refine import Candidates, Decided, Side, decide
 from place.engine.regions import Regions
 from place.engine.rows import View, make_changes
@@ -18,9 +18,6 @@ from place.kernels.bulk import TOUCHED, WATCHED, BulkMatcher, match_bulk
 
 if TYPE_CHECKING:
     from place.engine.cell import Cell
-
-Group = tuple[str, Dimensions]
-"""What regions meet, and by which columns."""
 
 
 class Join:
@@ -39,7 +36,7 @@ class Join:
 
     def match(
         self,
-        key: Group,
+        group: Group,
         regions: Regions,
         changed: Changed | None,
         rows: dict[str, Changed],
@@ -47,21 +44,23 @@ class Join:
         is_known: bool,
     ) -> list[Change]:
         """Objects meet the regions of a group, as they are and as they were."""
-        subject, dimensions = key
+        subject = group.meets
         store = self._cell.subjects.get(subject)
         size = regions.size
         if store is None or not size or (changed is None and not regions.changed[:size].any()):
             if changed is not None:
-                self._trails.pop(key, None)
+                self._trails.pop(group, None)
             return []
-        trail = self._trails.setdefault(key, Trail(dimensions))
+        if group not in self._trails:
+            self._trails[group] = Trail(group.dimensions, self._cell.passes.get(group))
+        trail = self._trails[group]
         points, moved = trail.follow(store, changed)
         boxes = regions.boxes[:size]
         modes = regions.modes[:size]
         shifted = regions.changed[:size]
         if shifted.any():
             modes = np.where(shifted & (modes == WATCHED), np.uint8(TOUCHED), modes)
-        matcher = self._matchers.setdefault(key, BulkMatcher())
+        matcher = self._matchers.setdefault(group, BulkMatcher())
         pairs = matcher.match(points, boxes, modes, moved, shifted, threads=self._cell.threads)
         if not len(pairs.boxes):
             return []
@@ -86,7 +85,7 @@ class Join:
         return make_changes(self._cell, regions, decided, view, rows, instant)
 
     def match_readings(
-        self, key: Group, regions: Regions, said: Said, rows: dict[str, Changed]
+        self, group: Group, regions: Regions, said: Said, rows: dict[str, Changed]
     ) -> None:
         """Readings meet the regions of windows as these are at the instant."""
         size, count = regions.size, len(said.keys)
@@ -94,8 +93,11 @@ class Join:
             return
         points = np.full((count, 4), np.nan)
         points[:, 0:2] = 0.0
-        for k, column in enumerate(key[1][:2]):
+        for k, column in enumerate(group.dimensions[:2]):
             points[:, k] = said.rows.numbers(column)
+        passes = self._cell.passes.get(group)
+        if passes is not None:
+            points[~passes(said.rows)] = np.nan
         modes = np.where(regions.modes[:size] == WATCHED, np.uint8(TOUCHED), regions.modes[:size])
         moved, still = np.ones(count, np.bool_), np.zeros(size, np.bool_)
         pairs = match_bulk(

@@ -6,7 +6,9 @@ with constants, like any other region.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from place.engine.boxes import Box, boxes_of
 from place.engine.columns import Dictionary
@@ -19,11 +21,18 @@ from place.plan.expression import (
     Expression,
     columns_of,
     conjunction,
-    conjuncts,
     sources_of,
     substitute,
 )
-from place.plan.query import Around, Output, Query
+from place.plan.logical import Knowledge, Plan
+from place.plan.planner import (
+    filters_first,
+    has_choice,
+    join_conditions,
+    make_plan,
+    subject_conditions,
+)
+from place.plan.query import Around, Output, Query, Window
 
 Dimensions = tuple[int, ...]
 """The columns that regions are found by: x and y, or up to two others; none where nothing helps."""
@@ -38,6 +47,23 @@ RECTANGULAR = (("x1", "y1", "x2", "y2"), ("focal", "xdist", "ydist"))
 
 
 @dataclass(frozen=True)
+class Filter:
+    """What an object has to pass: a condition on its columns, and a row of each table beside it."""
+
+    subject: int
+    condition: Expression | None
+    joins: Hashable
+
+
+class Group(NamedTuple):
+    """Regions that meet the same things, by the same columns, after the same filter."""
+
+    meets: str
+    dimensions: Dimensions
+    before: Filter | None = None
+
+
+@dataclass(frozen=True)
 class RangePlan:
     """The join of a query's objects and regions, ready for a cell.
 
@@ -46,6 +72,9 @@ class RangePlan:
     `watches` tells that rows change while an object stays within, and `is_plain` that all outputs
     are columns. Of a simple plan the index's boxes decide everything. The rows of a keyed plan name
     their object, and their region where there are several, so that no two pairs have the same row.
+    `reads` are the columns of the object that are asked for or told, `filter` is what it has to
+    pass besides its region. `before` is what objects have to pass before they meet its region,
+    where that pays; a plan that `has_choice` may turn out better the other way round.
     """
 
     query: Query
@@ -57,13 +86,24 @@ class RangePlan:
     is_plain: bool
     is_simple: bool
     is_keyed: bool
+    has_choice: bool
+    reads: tuple[int, ...]
+    filter: Filter
     upper: UpperPlan | None = None
+    before: Filter | None = None
 
     @property
-    def group(self) -> tuple[str, Dimensions]:
+    def filtered(self) -> tuple[int, ...]:
+        """The columns that are asked for or told if INSIDE comes first."""
+        asked = () if self.filter.condition is None else columns_of(self.filter.condition)
+        mine = {c.index for c in asked if not _is_constant(self.query, c)}
+        return tuple(sorted(mine | set(self.reads)))
+
+    @property
+    def group(self) -> Group:
         """Which regions it is kept with: those that meet the same things by the same columns."""
         meets = self.subject if not self.meets_readings else readings_of(self.subject)
-        return meets, self.dimensions
+        return Group(meets, self.dimensions, self.before)
 
     @property
     def meets_readings(self) -> bool:
@@ -118,10 +158,12 @@ def has_upper(query: Query) -> bool:
     return above or bool(others) or query.distinct
 
 
-def make_upper(query: Query) -> UpperPlan:
+def make_upper(query: Query, plan: Plan | None = None) -> UpperPlan:
     """What stands above the join of a query that has something above it."""
     lower = _lower_sources(query)
-    conditions = [c for c in conjuncts(query.where) if not sources_of(c) <= lower]
+    plan = make_plan(query) if plan is None else plan
+    conditions = [c for c in subject_conditions(plan) if not sources_of(c) <= lower]
+    conditions += join_conditions(plan)
     read: list[Expression] = [*conditions]
     if query.groups is None:
         read += [output.expression for output in query.outputs]
@@ -165,18 +207,17 @@ def _lower_sources(query: Query) -> frozenset[int]:
     return frozenset({query.subject} | regions)
 
 
-def _base(query: Query, upper: UpperPlan) -> Query:
+def _base(query: Query, upper: UpperPlan, conditions: Sequence[Expression]) -> Query:
     """The range query below: which objects pass, and what of them is needed above."""
-    lower = _lower_sources(query)
     outputs = tuple(
         Output(column.name, Column(source, index, column.type, column.name))
-        for source in sorted(lower)
+        for source in sorted(_lower_sources(query))
         for index in upper.needed[source]
         for column in (query.sources[source].relation.columns[index],)
     )
     return replace(
         query,
-        where=conjunction([c for c in conjuncts(query.where) if sources_of(c) <= lower]),
+        where=conjunction(conditions),
         nearest=None,
         window=None,
         groups=None,
@@ -187,12 +228,21 @@ def _base(query: Query, upper: UpperPlan) -> Query:
     )
 
 
-def make_plan(asked: Query, dictionary: Dictionary) -> RangePlan:
-    """The plan of a query."""
-    upper = make_upper(asked) if has_upper(asked) else None
-    query = asked if upper is None else _base(asked, upper)
+def compile_plan(
+    asked: Query, dictionary: Dictionary, knowledge: Knowledge | None = None
+) -> RangePlan:
+    """The plan of a query for a cell, by what is known about the rows that pass its filters."""
+    logical = make_plan(asked, knowledge)
+    upper = make_upper(asked, logical) if has_upper(asked) else None
+    lower = _lower_sources(asked)
+    conditions = [c for c in subject_conditions(logical) if sources_of(c) <= lower]
+    query = asked if upper is None else _base(asked, upper, conditions)
+    alone = [c for c in conditions if sources_of(c) <= {asked.subject}]
+    passes = Filter(asked.subject, conjunction(alone), _joins(upper))
+    is_before = filters_first(logical) and asked.query_table is None
+    left = None if is_before else query.where
     relation = query.sources[query.subject].relation
-    found = boxes_of(query.where, query.subject, dictionary)
+    found = boxes_of(left, query.subject, dictionary)
     spatial = query.inside is not None or query.query_table is not None
     dimensions: Dimensions = ()
     if spatial:
@@ -215,13 +265,36 @@ def make_plan(asked: Query, dictionary: Dictionary) -> RangePlan:
         dimensions=dimensions,
         boxes=found.boxes,
         decides=found.exact,
-        residual=None if found.exact else query.where,
+        residual=None if found.exact else left,
         watches=bool(changing),
         is_plain=all(isinstance(output.expression, Column) for output in query.outputs),
         is_simple=exact_shape and found.exact and indexed,
         is_keyed=_is_keyed(query),
+        has_choice=asked.hint is None and asked.query_table is None and has_choice(asked),
+        reads=_reads(query, left),
+        filter=passes,
         upper=upper,
+        before=passes if is_before else None,
     )
+
+
+def _reads(query: Query, condition: Expression | None) -> tuple[int, ...]:
+    """The columns of the subject that may make a difference while an object stays in a region."""
+    read = {c for output in query.outputs for c in columns_of(output.expression)}
+    read |= set() if condition is None else columns_of(condition)
+    mine = {c for c in read if c.source == query.subject and not _is_constant(query, c)}
+    return tuple(sorted({column.index for column in mine}))
+
+
+def _joins(upper: UpperPlan | None) -> Hashable:
+    """What tells the joins of one query from those of another; None where there are none.
+
+    What `WINDOW PREVIOUS` asks of the reading before is asked of pairs, not of readings.
+    """
+    if upper is None or not upper.joined or (upper.asked.window or Window(rows=1)).is_previous:
+        return None
+    tables = tuple((upper.asked.sources[i].relation.name, upper.needed[i]) for i in upper.joined)
+    return upper.conditions, tables, upper.needed[upper.asked.subject]
 
 
 def _is_keyed(query: Query) -> bool:

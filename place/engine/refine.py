@@ -6,6 +6,7 @@ whose rows may have changed, go on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from place.engine.objects import Changed
 from place.engine.plans import RangePlan
 from place.engine.regions import Regions, State
 from place.engine.rows import View, region_view
+from place.engine.tally import INSIDE, SELECT
 from place.engine.vector import holds
 from place.kernels.inside import inside_shapes
 from place.kernels.lay import told_apart
@@ -86,18 +88,34 @@ def decide(
         whose = view.objects(found.slots)
         told_apart(found.regions, whose, found.codes, after, before, seats, was, now)
     if found.touched is None:
+        cell.tally.count(INSIDE, regions.plan[found.regions])
+        cell.tally.count(SELECT, regions.plan[found.regions])
         return Decided(found.regions, found.slots, was, now)
     open_pairs = _once(regions, found.regions, found.slots, np.flatnonzero(found.touched))
-    keep = np.concatenate([np.flatnonzero(~found.touched), open_pairs])
-    first = len(keep) - len(open_pairs)
-    region, slot = found.regions[keep].astype(np.int64), found.slots[keep].astype(np.int64)
-    was, now = was[keep], now[keep]
-    for side, answers, leaders in ((sides[0], now, after), (sides[1], was, before)):
-        truth = _ask(cell, regions, region[first:], slot[first:], view, side, rows)
-        whose = view.objects(slot[first:])
-        itself = cell.focals.is_itself(leaders[region[first:]], whose, subject)
-        answers[first:] = truth & ~itself
-    return Decided(region, slot, was, now)
+    sure = np.flatnonzero(~found.touched)
+    cell.tally.count(INSIDE, regions.plan[found.regions[sure]])
+    cell.tally.count(SELECT, regions.plan[found.regions[sure]])
+    region = found.regions[open_pairs].astype(np.int64)
+    slot = found.slots[open_pairs].astype(np.int64)
+    within: list[Bools] = []
+    for side, leaders in ((sides[0], after), (sides[1], before)):
+        itself = cell.focals.is_itself(leaders[region], view.objects(slot), subject)
+        within.append(_inside(cell, regions, region, slot, view, side) & ~itself)
+    # Who stays within, and of whom nothing that is asked or told has changed, changes nothing.
+    live = np.flatnonzero(_is_restless(cell, regions, region, slot, view, within))
+    open_pairs, region, slot = open_pairs[live], region[live], slot[live]
+    cell.tally.count(INSIDE, regions.plan[region])
+    asked = [
+        _select(cell, regions, region, slot, view, side, rows, inside[live])
+        for side, inside in zip(sides, within, strict=True)
+    ]
+    cell.tally.count(SELECT, regions.plan[region[asked[0] | asked[1]]])
+    return Decided(
+        np.concatenate([found.regions[sure], region]).astype(np.int64),
+        np.concatenate([found.slots[sure], slot]).astype(np.int64),
+        np.concatenate([was[sure], asked[1]]),
+        np.concatenate([now[sure], asked[0]]),
+    )
 
 
 def _once(regions: Regions, region: NDArray[Any], slot: NDArray[Any], chosen: Numbers) -> Numbers:
@@ -110,7 +128,68 @@ def _once(regions: Regions, region: NDArray[Any], slot: NDArray[Any], chosen: Nu
     return chosen[ordered[first]]
 
 
-def _ask(
+def _plans_of(regions: Regions, region: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """The plans of some regions, each with the positions of its own."""
+    numbers = regions.plan[region]
+    if not len(numbers):
+        return
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+    for mine in np.split(order, cuts):
+        yield int(numbers[mine[0]]), mine
+
+
+def _inside(
+    cell: Cell, regions: Regions, region: Numbers, slot: Numbers, view: View, side: Side
+) -> Bools:
+    """Is each object in its region, whatever else is asked, at this side of the instant?"""
+    truth: Bools = ~np.isnan(side.state.params[region, 0])
+    points = side.points[slot]
+    truth &= ~np.isnan(points[:, 0])
+    at = np.flatnonzero(truth)
+    # A query without a place is found by attributes, and its region holds everything.
+    truth[at] = inside_shapes(
+        points[at, 0].copy(),
+        points[at, 1].copy(),
+        side.state.kinds[region[at]],
+        side.state.params[region[at]],
+        *cell.layout.polygons.arrays(),
+    )
+    for number, mine in _plans_of(regions, region):
+        plan = cell.plans[number]
+        if not plan.is_spatial:
+            alive = view.alive(slot[mine], side.now, cell.subjects[plan.subject])
+            truth[mine] = alive & ~np.isnan(side.state.params[region[mine], 0])
+        elif plan.query.query_table is not None and plan.query.inside is not None:
+            some = mine[truth[mine]]
+            truth[some] = _also_inside(cell, plan, side, slot[some], view)
+    return truth
+
+
+def _is_restless(
+    cell: Cell,
+    regions: Regions,
+    region: Numbers,
+    slot: Numbers,
+    view: View,
+    within: Sequence[Bools],
+) -> Bools:
+    """Which pairs may change an answer: who enters or leaves, and whose row says something else."""
+    live: Bools = within[0] != within[1]
+    stays = within[0] & within[1]
+    if not stays.any():
+        return live
+    for number, mine in _plans_of(regions, region):
+        plan = cell.plans[number]
+        differs = view.differs(plan.reads)
+        if differs is not None:
+            live[mine] |= stays[mine] & differs[slot[mine]]
+        if plan.query.query_table is not None:
+            live[mine] |= stays[mine] & regions.changed[region[mine]]
+    return live
+
+
+def _select(
     cell: Cell,
     regions: Regions,
     region: Numbers,
@@ -118,39 +197,23 @@ def _ask(
     view: View,
     side: Side,
     rows: dict[str, Changed],
+    within: Bools,
 ) -> Bools:
-    """Is each object in its region, at this side of the instant?"""
-    truth = np.zeros(len(region), np.bool_)
-    if not len(region):
-        return truth
-    numbers = regions.plan[region]
-    for number in np.unique(numbers).tolist():
+    """Which of the objects within their regions pass the rest of WHERE?"""
+    truth = within.copy()
+    for number, every in _plans_of(regions, region):
         plan = cell.plans[number]
-        mine = np.flatnonzero(numbers == number)
-        present = ~np.isnan(side.points[slot[mine], 0]) & ~np.isnan(
-            side.state.params[region[mine], 0]
-        )
-        if not plan.is_spatial:
-            alive = view.alive(slot[mine], side.now, cell.subjects[plan.subject])
-            present = alive & ~np.isnan(side.state.params[region[mine], 0])
-        mine = mine[present]
-        if plan.is_spatial and len(mine):
-            points = side.points[slot[mine]]
-            hit = inside_shapes(
-                points[:, 0].copy(),
-                points[:, 1].copy(),
-                side.state.kinds[region[mine]],
-                side.state.params[region[mine]],
-                *cell.layout.polygons.arrays(),
-            )
-            mine = mine[hit]
-        if len(mine) and plan.query.query_table is not None and plan.query.inside is not None:
-            mine = mine[_also_inside(cell, plan, side, slot[mine], view)]
+        mine = every[truth[every]]
+        passed = mine
         if len(mine) and plan.decides:
-            mine = mine[_in_boxes(plan, slot[mine], view, side)]
-        if len(mine) and plan.residual is not None:
-            mine = mine[_holds(cell, plan, regions, region[mine], slot[mine], view, side, rows)]
-        truth[mine] = True
+            passed = mine[_in_boxes(plan, slot[mine], view, side)]
+        if len(passed) and plan.residual is not None:
+            passed = passed[
+                _holds(cell, plan, regions, region[passed], slot[passed], view, side, rows)
+            ]
+        if len(passed) < len(mine):
+            truth[mine] = False
+            truth[passed] = True
     return truth
 
 
@@ -167,7 +230,8 @@ def _also_inside(cell: Cell, plan: RangePlan, side: Side, slot: Numbers, view: V
     if shape is None:
         return np.zeros(len(slot), np.bool_)
     points = side.points[slot].tolist()
-    return np.array([contains(shape, plan.query.space, *point) for point in points]) & ~itself
+    inside = [contains(shape, plan.query.space, *point) for point in points]
+    return np.array(inside, np.bool_) & ~itself
 
 
 def _in_boxes(plan: RangePlan, slot: Numbers, view: View, side: Side) -> Bools:

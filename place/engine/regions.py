@@ -114,6 +114,25 @@ class Regions:
         self.modes[rows] = alone if simple and fan == 1 else TOUCHED
         return rows
 
+    def move(self, rows: Numbers, to: Regions, simple: bool, watches: bool) -> None:
+        """Keep these regions elsewhere from now on, as they are; nothing changes by that."""
+        owners = self.owner[rows]
+        fan = len(rows) // max(1, len(np.unique(owners)))
+        new = to.add(int(self.plan[rows[0]]), np.unique(owners), fan, simple, watches)
+        order = np.argsort(owners, kind="stable")
+        to.extents[new] = self.extents[rows[order]]
+        for mine, other in ((self.now, to.now), (self.now, to.before)):
+            other.boxes[new] = mine.boxes[rows[order]]
+            other.kinds[new] = mine.kinds[rows[order]]
+            other.params[new] = mine.params[rows[order]]
+            other.focals[new] = mine.focals[rows[order]]
+        to.changed[new] = False
+        self.now.clear(rows)
+        self.before.clear(rows)
+        self.changed[rows] = False
+        self._freed += rows.tolist()
+        self.forget()
+
     def remove(self, rows: Numbers) -> None:
         """These regions are nowhere from now on; their rows are free after the instant."""
         self.touch(rows)

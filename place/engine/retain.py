@@ -8,16 +8,24 @@ region may reach one that is not there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from place.engine.objects import Objects
+from place.engine.objects import Changed, Objects
 from place.engine.plans import Dimensions
 from place.engine.regions import Regions
+from place.engine.trail import Trail
+from place.engine.window import Pairs
 from place.kernels.bulk import TOUCHED, match_bulk
 from place.model.schema import Retention
 from place.model.space import METRES_PER_DEGREE, Space
 from place.model.time import SECOND
+
+if TYPE_CHECKING:
+    from place.engine.cell import Cell
 
 Floats = NDArray[np.float64]
 
@@ -46,14 +54,14 @@ def grown(boxes: Floats, space: Space, reach: float) -> Floats:
 def kept_slots(
     store: Objects,
     tested: NDArray[np.bool_],
-    groups: dict[Dimensions, Regions],
+    groups: Sequence[tuple[Dimensions, Regions]],
     reach: float,
     points_of: dict[Dimensions, Floats],
 ) -> NDArray[np.bool_]:
     """Which of the tested slots hold an object that some region, grown by `reach`, holds."""
     kept = np.zeros(store.size, np.bool_)
     relation = store.relation
-    for dimensions, regions in groups.items():
+    for dimensions, regions in groups:
         boxes = regions.now.boxes[: regions.size]
         if dimensions and dimensions == (relation.x, relation.y):
             boxes = grown(boxes, relation.space, reach)
@@ -68,3 +76,31 @@ def kept_slots(
         still = np.zeros(len(present), np.bool_)
         kept[match_bulk(points, now, modes, tested, still).points] = True
     return kept
+
+
+def evict(cell: Cell, name: str, changed: Changed | None) -> None:
+    """Let go of objects that lead no region, and that none can reach before they report.
+
+    kNN reaches everywhere, and `WINDOW PREVIOUS` waits for the next reading of everybody.
+    """
+    store = cell.subjects[name]
+    if any(group.plan.subject == name for group in cell.above.groups.values()) or any(
+        upper.plan.subject == name and isinstance(upper.window, Pairs)
+        for upper in cell.above.uppers.values()
+    ):
+        return
+    groups = [(g.dimensions, r) for g, r in cell.groups.items() if g.meets == name]
+    tested = np.zeros(store.size, np.bool_)
+    if changed is not None:
+        tested[changed.slots] = True
+    if any(regions.changed[: regions.size].any() for _, regions in groups):
+        tested[:] = True
+    tested &= store.alive[: store.size] & (store.leads[: store.size] < 0)
+    if not tested.any():
+        return
+    points = {d: Trail(d).follow(store, None)[0] for d, _ in groups}
+    kept = kept_slots(store, tested, groups, cell.retained[name], points)
+    gone = np.flatnonzero(tested & ~kept)
+    if len(gone):
+        cell.forget_order()
+        store.evict(gone)

@@ -16,6 +16,7 @@ from place.engine.columns import Columns
 from place.engine.objects import Changed, Objects
 from place.engine.plans import RangePlan
 from place.engine.regions import Regions
+from place.engine.vector import same_rows
 from place.kernels.order import SERIAL, Pool
 from place.model.segment import ARROW
 from place.model.types import Row
@@ -43,6 +44,7 @@ class View:
         self.columns = columns
         self._changed = changed
         self._said = said
+        self._differs: dict[tuple[int, ...], NDArray[np.bool_]] = {}
         self._place: NDArray[np.int64] | None = None
 
     def take(self, slots: Numbers, now: bool, only: Sequence[int] | None = None) -> Columns:
@@ -69,6 +71,19 @@ class View:
             return present
         places = self._places()[slots]
         return np.where(places >= 0, self._changed.was[places], present)
+
+    def differs(self, columns: tuple[int, ...]) -> NDArray[np.bool_] | None:
+        """At which slots any of these columns has changed; None if nothing has."""
+        changed = self._changed
+        if changed is None or not columns:
+            return None
+        if columns not in self._differs:
+            now = self.columns.pick(columns, changed.slots)
+            other = ~same_rows(now, changed.before.pick(columns))
+            mask = np.zeros(self.columns.capacity, np.bool_)
+            mask[changed.slots[other]] = True
+            self._differs[columns] = mask
+        return self._differs[columns]
 
     def objects(self, slots: NDArray[Any]) -> NDArray[Any]:
         """The slots of the objects that the rows are of."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from place.engine.cell import Cell
 from place.engine.changes import Change
 from place.engine.objects import Messages, Objects
-from place.engine.plans import Dimensions
+from place.engine.plans import Dimensions, Group
 from place.engine.refine import Decided
 from place.engine.regions import Regions
 from place.engine.rows import View, make_changes
@@ -37,6 +37,8 @@ def can_run(cell: Cell, told: set[str]) -> bool:
         if plan.query.query_table is not None
     )
     if len(cell.above) or told & set(tables) or told & set(cell.retained):
+        return False
+    if any(group.before is not None for group in cell.groups):
         return False
     return all((regions.modes[: regions.size] == SIMPLE).all() for regions in cell.groups.values())
 
@@ -59,9 +61,9 @@ def run(cell: Cell, told: Told) -> list[Change]:
     """Take a run of instants; the changes, settled but for rows that are alike."""
     lines = _lines(cell, told)
     before = {
-        key: _positions(cell.subjects[key[0]], key[1])
-        for key in cell.groups
-        if key[0] in cell.subjects
+        group: _positions(cell.subjects[group.meets], group.dimensions)
+        for group in cell.groups
+        if group.meets in cell.subjects
     }
     cell.forget_order()
     for line in lines:
@@ -70,10 +72,10 @@ def run(cell: Cell, told: Told) -> list[Change]:
     for line in lines:
         instants[line.positions] = line.instants
     changes: list[Change] = []
-    for (subject, dimensions), positions in before.items():
-        regions = cell.groups[subject, dimensions]
+    for group, positions in before.items():
+        regions = cell.groups[group]
         if regions.size:
-            changes += _run_group(cell, subject, dimensions, regions, positions, lines, instants)
+            changes += _run_group(cell, group, regions, positions, lines, instants)
     for line in lines:
         _settle(cell, line)
     for name, (messages, _) in told.items():
@@ -139,13 +141,13 @@ def _write(line: _Line) -> None:
 
 def _run_group(
     cell: Cell,
-    subject: str,
-    dimensions: Dimensions,
+    group: Group,
     regions: Regions,
     positions: Floats,
     lines: list[_Line],
     instants: Numbers,
 ) -> list[Change]:
+    subject, dimensions = group.meets, group.dimensions
     store = cell.subjects[subject]
     slots = np.full(len(instants), -1, np.int32)
     to = np.full((len(instants), 2), np.nan)

@@ -5,20 +5,31 @@ It is kept from instant to instant, so that an instant costs what it changes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from place.engine.columns import Columns
 from place.engine.objects import Changed, Objects
 from place.engine.plans import Dimensions
 
 Floats = NDArray[np.float64]
 
 
-class Trail:
-    """A row for each slot: the place now, and the place before the instant; NaN for nowhere."""
+Passes = Callable[[Columns], NDArray[np.bool_]]
+"""Which rows pass the filter of a group of regions."""
 
-    def __init__(self, dimensions: Dimensions) -> None:
+
+class Trail:
+    """A row for each slot: the place now, and the place before the instant; NaN for nowhere.
+
+    Objects that do not pass the filter are nowhere, too.
+    """
+
+    def __init__(self, dimensions: Dimensions, passes: Passes | None = None) -> None:
         self._dimensions = dimensions[:2]
+        self._passes = passes
         self._points = np.empty((0, 4))
         self._moved = np.empty(0, np.bool_)
         self._size = 0
@@ -43,6 +54,8 @@ class Trail:
                 for k, column in enumerate(self._dimensions):
                     points[changed.slots, k + 2] = changed.before.numbers(column)
                 points[changed.slots[~changed.was], 2:4] = np.nan
+                if self._passes is not None:
+                    points[changed.slots[~self._passes(changed.before)], 2:4] = np.nan
         elif changed is not None:
             self._write(store, points, changed.slots)
         if changed is not None:
@@ -62,6 +75,9 @@ class Trail:
         if gone.any():
             nowhere = np.flatnonzero(gone)
             points[nowhere if isinstance(slots, slice) else slots[nowhere], 0:2] = np.nan
+        if self._passes is not None:
+            out = np.flatnonzero(~self._passes(store.columns.take(slots)))
+            points[out if isinstance(slots, slice) else slots[out], 0:2] = np.nan
 
     def _reserve(self, size: int) -> None:
         """Room for so many slots; those that were never seen have been nowhere."""

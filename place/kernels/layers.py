@@ -56,9 +56,7 @@ def _strike(xs, ys, zs, where, moved):
 class Layers:
     """Keeps points sorted from instant to instant; in `nest`, grids lie below each of the roots."""
 
-    def __init__(
-        self, rows: Floats, ranks: Ranks, pool: Pool, spare: Layers | None = None
-    ) -> None:
+    def __init__(self, rows: Floats, ranks: Ranks, pool: Pool, spare: Layers | None = None) -> None:
         """Takes all points as they are, and the memory of layers that are not needed any more."""
         every = np.arange(len(rows), dtype=np.int32)
         self._rest(rows, every, ranks, pool, None if spare is None else spare.nest)
@@ -114,6 +112,7 @@ class Layers:
         points, cells, grids = self._sizes
         deep = points if len(self.nest.zs) else 0
         sizes = (points, points, deep, points, cells, cells, grids, grids)
+        parts: list[tuple[NDArray[Any], NDArray[Any], int]]
         parts = list(zip(self.nest, top, sizes, strict=True))
         if any(len(old) < size + len(new) for old, new, size in parts):
             self.nest = Nest(*(_with_room(old[:size], 2 * len(new)) for old, new, size in parts))

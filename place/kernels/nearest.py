@@ -1,12 +1,12 @@
 """The k nearest points of every centre, from instant to instant, and who came and who left.
 
-A centre that stands keeps its answer unless one of its members moved or a point moved into its
-circle; if as many came as went, they alone decide. Otherwise it searches, with a bound guessed from
-its last answer.
+Points are kept sorted, and answers are kept. What did not change is not looked at again as far as
+that can be told more cheaply than by searching.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -19,32 +19,24 @@ from numpy.typing import NDArray
 from place.kernels.grid import Floats, Ints
 from place.kernels.inside import unit_vectors
 from place.kernels.layers import Layers
-from place.kernels.nearest_search import (
-    ASKED,
-    DONE,
-    FEW,
-    KEPT,
-    LATER,
-    Batch,
-    Sorter,
-    aim,
-    gather,
-    room_for,
-    settle,
-)
+from place.kernels.nearest_renew import renew
+from place.kernels.nearest_search import FEW, room_for
 from place.kernels.nest import LOW, SCALE, Nest, Ranks, cell_on
 from place.kernels.order import SERIAL, Pool
 from place.kernels.standing import Bools
 
+_Answers = tuple[NDArray[np.int64], Ints, Floats]
+_Changes = tuple[Ints, Ints, NDArray[np.int8]]
+
 MOST_MOVED = 0.4
 """The share of points that move, from which on all are sorted and all queries search."""
-SPARE = 1.5
-"""How much larger than the last one a circle is guessed."""
+FEW_MOVED = 16
+"""Points that move, up to which every query simply looks at all of them."""
 ORDER_AGE = 8
 """Instants after which queries are put in the order of their cells again."""
 PIECE = 1 << 16
 """Changes that a piece of output holds, if no single batch needs more."""
-QUERIES = 1024
+QUERIES = 2048
 """Queries that are worth a piece of their own."""
 BATCH, CANDIDATES = 128, 1 << 15
 """Queries and candidates of a batch; eight queries at least, however many candidates that are."""
@@ -70,6 +62,8 @@ class _Scratch:
         self._sizes = (most, slots, grids)
         self.batch = (
             np.empty(size, np.int32),
+            np.empty((size, 3)),
+            np.empty(size, np.int64),
             np.empty(size, np.int8),
             np.empty(size),
             *(np.empty(size, np.int64) for _ in range(4)),
@@ -94,6 +88,26 @@ def _carry(shifted, old_starts, old_members, old_measures, starts, members, meas
             start = starts[query]
             members[start : start + last - first] = old_members[first:last]
             measures[start : start + last - first] = old_measures[first:last]
+
+
+@njit(nogil=True, cache=True)
+def _touched(centers, shifted, starts, measures, before, after):
+    """The queries that shifted, or in whose circles a point was or is."""
+    found, count = np.empty(len(centers), np.int32), 0
+    for query in range(len(centers)):
+        touched, circle = shifted[query], np.inf
+        if not touched and starts[query] < starts[query + 1]:
+            circle = measures[starts[query + 1] - 1]
+        for i in range(len(before)):
+            was, now = 0.0, 0.0
+            for axis in range(centers.shape[1]):
+                center = centers[query, axis]
+                was += (center - before[i, axis]) * (center - before[i, axis])
+                now += (center - after[i, axis]) * (center - after[i, axis])
+            touched |= (was <= circle) | (now <= circle)
+        found[count] = query
+        count += touched
+    return found[:count]
 
 
 @njit(nogil=True, cache=True)
@@ -139,7 +153,7 @@ class NearestMatcher:
         self._points, self._centers = np.empty((0, 3)), np.empty((0, 3))
         self._order, self._age = np.empty(0, np.int32), 0
         self._scratch: list[_Scratch] = []
-        self._rooms: dict[int, tuple[Ints, Ints, NDArray[np.int8]]] = {}
+        self._rooms: dict[int, _Changes] = {}
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -183,18 +197,9 @@ class NearestMatcher:
             shifts = np.flatnonzero(shifted).astype(np.int32)
             middles = self._centers = _vectors(self._centers, centers, shifts, pool)
         self._slots = len(points)
+        old, new = self._lay_out(ks, shifted)
         layered = self._layers is not None and len(movers) <= MOST_MOVED * len(points)
-        if self._layers is None or not layered:
-            self._layers = Layers(rows, ranks, pool, self._layers)
-        elif len(movers):
-            self._layers.move(rows, ranks, moved, movers, pool)
-        layers = self._layers
-        todo = self._queries(middles, layers.nest)
-        if layered and len(movers) == 0:
-            todo = todo[shifted[todo]]
-        old = (self._starts, self._members, self._measures)
-        self._lay_out(ks, shifted)
-        new = (self._starts, self._members, self._measures)
+        layers, todo = self._sort_in(rows, ranks, moved, movers, middles, shifted, pool)
         nest = layers.nest
         needs = (
             *(layered, layers.roots, layers.largest, nest.zs if self._sphere else None),
@@ -209,6 +214,31 @@ class NearestMatcher:
         )
         return _joined(found)
 
+    def _sort_in(
+        self,
+        rows: Floats,
+        ranks: Ranks,
+        moved: Bools,
+        movers: Ints,
+        centers: Floats,
+        shifted: Bools,
+        pool: Pool,
+    ) -> tuple[Layers, Ints]:
+        """Sorts what moved, and tells which queries may have another answer for it."""
+        layers = self._layers
+        if layers is None or len(movers) > MOST_MOVED * len(rows):
+            layers = self._layers = Layers(rows, ranks, pool, layers)
+            return layers, self._queries(centers, layers.nest)
+        if len(movers) == 0:
+            todo = self._queries(centers, layers.nest)
+            return layers, todo[shifted[todo]]
+        before = layers.move(rows, ranks, moved, movers, pool)
+        if len(movers) > FEW_MOVED:
+            return layers, self._queries(centers, layers.nest)
+        return layers, _touched(
+            centers, shifted, self._starts, self._measures, before, rows[movers]
+        )
+
     def _queries(self, centers: Floats, nest: Nest) -> Ints:
         """All queries, those that are near one another near in the order: they share memory."""
         self._age += 1
@@ -216,17 +246,18 @@ class NearestMatcher:
             self._order, self._age = _order_queries(centers, nest.places, nest.shapes), 0
         return self._order
 
-    def _lay_out(self, ks: NDArray[np.int64], shifted: Bools) -> None:
-        """Makes room for answers of these sizes: the old ones stay where they are if none changed."""
-        if np.array_equal(ks, self._ks):
-            return
+    def _lay_out(self, ks: NDArray[np.int64], shifted: Bools) -> tuple[_Answers, _Answers]:
+        """The old answers, and where the new ones go: the same place if no k changed."""
         old = (self._starts, self._members, self._measures)
+        if np.array_equal(ks, self._ks):
+            return old, old
         self._most = max(int(ks.max(initial=1)), int(self._ks.max(initial=1)))
         self._ks = ks.copy()
         self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(ks)])
         self._members = np.full(self._starts[-1], -1, np.int32)
         self._measures = np.full(self._starts[-1], np.inf)
         _carry(shifted, *old, self._starts, self._members, self._measures)
+        return old, (self._starts, self._members, self._measures)
 
     def _renewed(
         self, number: int, todo: Ints, needs: tuple[Any, ...], sizes: tuple[int, int, int]
@@ -238,20 +269,22 @@ class NearestMatcher:
             scratch = _Scratch(*sizes)
         if not scratch.fits(*sizes):
             scratch = _Scratch(*sizes)
-        own = (scratch.batch, scratch.sorter, scratch.rest)
-        first, told, out = 0, 0, self._rooms.setdefault(number, _room(PIECE))
-        while True:
-            first, told = _renew(todo, first, *needs, *own, told, *out)
-            if first == len(todo):
-                break
-            out = self._rooms[number] = tuple(
-                np.concatenate([old[:told], new]) for old, new in zip(out, _room(2 * len(out[0])))
-            )
+        bring: Callable[..., tuple[int, int]] = renew
+        work = (*needs, scratch.batch, scratch.sorter, scratch.rest)
+        out = self._rooms.get(number) or _room(PIECE)
+        first, told = bring(todo, 0, *work, 0, *out)
+        while first < len(todo):
+            more = _room(2 * len(out[0]))
+            for part in range(3):
+                more[part][:told] = out[part][:told]
+            out = more
+            first, told = bring(todo, first, *work, told, *out)
+        self._rooms[number] = out
         self._scratch.append(scratch)
         return Nearby(out[0][:told], out[1][:told], out[2][:told])
 
 
-def _room(size: int) -> tuple[Ints, Ints, NDArray[np.int8]]:
+def _room(size: int) -> _Changes:
     return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int8)
 
 

@@ -28,22 +28,28 @@ SPARE = 1.5
 
 
 @njit(nogil=True, cache=True)
-def _begin(batch, size, layered, centers, ks, shifted, moved, starts, members, measures):
+def _begin(batch, size, layered, centers, excluded, ks, shifted, starts, members, measures):
     """Takes the queries and their old answers into the batch, all of them before anything else:
-    they lie anywhere in memory, and so the reads do not wait for one another."""
-    room = len(batch.dists) // len(batch.queries)
+    they lie anywhere in memory, and in a short loop the reads do not wait for one another."""
+    room, deep = len(batch.dists) // len(batch.queries), centers.shape[1] > 2
     queries, states, bounds, olds = batch.queries, batch.states, batch.bounds, batch.olds
+    wanted, counts, old_counts = batch.wanted, batch.counts, batch.old_counts
+    places, without = batch.centers, batch.excluded
     for k in range(size):
         query = queries[k]
-        x, y = centers[query, 0], centers[query, 1]
+        x, y, z = centers[query, 0], centers[query, 1], 0.0
+        if deep:
+            z = centers[query, 2]
+        places[k, 0], places[k, 1], places[k, 2], without[k] = x, y, z, excluded[query]
+        wanted[k], counts[k], old_counts[k], bounds[k] = ks[query], 0, 0, np.inf
         absent = ks[query] == 0 or not (abs(x) < np.inf and abs(y) < np.inf)
-        batch.wanted[k], batch.counts[k] = ks[query], 0
         stands = layered and not shifted[query]
         states[k] = (KEPT if stands else DONE) if absent else (ASKED if stands else LATER)
-        batch.old_counts[k], bounds[k] = 0, np.inf
         if query < len(starts) - 1 and starts[query] < starts[query + 1]:
             first, last = np.uint64(starts[query]), np.uint64(starts[query + 1])
-            batch.old_counts[k], bounds[k] = last - first, measures[last - np.uint64(1)]
+            old_counts[k] = last - first
+            # The last is the largest; both ends are read so that all is near when it is written.
+            bounds[k] = max(measures[first], measures[last - np.uint64(1)])
             into = np.uint64(k * room) - first
             for i in range(first, last):
                 olds[into + i] = members[i]
@@ -131,10 +137,13 @@ def _end(batch, size, sure):
 
 
 @njit(nogil=True, cache=True)
-def _tell(batch, size, starts, members, measures, marks, mark, told, out_query, out_slot, out_sign):
+def _tell(
+    batch, size, new, marks, mark, told, out_query, out_slot, out_sign,
+):  # fmt: skip
     """Writes the new answers, and how they differ from the old."""
     queries, states, counts, wanted = batch.queries, batch.states, batch.counts, batch.wanted
     dists, slots, olds, old_counts = batch.dists, batch.slots, batch.olds, batch.old_counts
+    starts, members, measures = new
     tag, room = mark[0], len(batch.dists) // len(batch.queries)
     for k in range(size):
         if states[k] != DONE:
@@ -175,7 +184,10 @@ def renew(
     todo, first, layered, roots, largest, zs, centers, excluded, ks, shifted, moved, ranks,
     nest, old, new, batch, sorter, rest, told, out_query, out_slot, out_sign,
 ):  # fmt: skip
-    """Brings the answers of some queries up to date; stops before a batch that may not fit."""
+    """Brings the answers of some queries up to date; stops before a batch that may not fit.
+
+    The old answers and the new may be the same arrays.
+    """
     queue, marks, mark = rest
     held, points, order = Batch(*batch), Nest(*nest), Sorter(ranks, *sorter)
     sure = np.empty(len(held.queries), np.bool_)
@@ -183,22 +195,22 @@ def renew(
     while first < len(todo):
         size = min(len(held.queries), len(todo) - first)
         held.queries[:size] = todo[first : first + size]
-        _begin(held, size, layered, centers, ks, shifted, moved, *old)
+        _begin(held, size, layered, centers, excluded, ks, shifted, *old)
         most = (held.wanted[:size] + held.old_counts[:size]).sum()
         if np.int64(told) + most > len(out_query):
             break
         if layered and _stand(held, size, moved, old[0], old[2]):
-            gather(held, size, points, zs, roots[1:], centers, excluded, moved, order, queue)
+            gather(held, size, points, zs, roots[1:], moved, order, queue)
             _keep(held, size)
             settle(held, order, size)
             _decide(held, size, moved, old[0], old[2])
         asked = _start(held, size)
         while asked:
-            aim(held, size, points, zs, largest, centers)
+            aim(held, size, points, largest)
             sure[:size] = held.bounds[:size] == np.inf
-            gather(held, size, points, zs, roots, centers, excluded, None, order, queue)
+            gather(held, size, points, zs, roots, None, order, queue)
             settle(held, order, size)
             asked = _end(held, size, sure)
-        told = _tell(held, size, *new, marks, mark, told, out_query, out_slot, out_sign)
+        told = _tell(held, size, new, marks, mark, told, out_query, out_slot, out_sign)
         first += size
     return first, np.int64(told)

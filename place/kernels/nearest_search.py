@@ -31,7 +31,7 @@ from place.kernels.nest import (
     cell_on,
 )
 
-FEW = 64
+FEW = 192
 """Candidates that are sorted by comparing each with each."""
 WIDE = 6
 """Rows of cells beyond which it pays to know how much of each is within the bound."""
@@ -47,6 +47,8 @@ class Batch(NamedTuple):
     """
 
     queries: Ints
+    centers: Floats
+    excluded: NDArray[np.int64]
     states: NDArray[np.int8]
     bounds: Floats
     wanted: NDArray[np.int64]
@@ -69,7 +71,7 @@ class Sorter(NamedTuple):
 
 def room_for(wanted: int) -> int:
     """How many candidates of a query may wait before they are sorted."""
-    return 4 * wanted + FEW
+    return 4 * wanted + 64
 
 
 @njit(nogil=True, cache=True)
@@ -158,21 +160,20 @@ def _reach(bound):
 
 
 @njit(nogil=True, cache=True)
-def gather(batch, size, nest, zs, roots, centers, excluded, moved, sorter, queue):
+def gather(batch, size, nest, zs, roots, moved, sorter, queue):
     """Adds the points within their bounds to the candidates of the first `size` queries.
 
     Visits the grids below each of the roots. With `moved`, only points that are marked there.
     """
     room = len(batch.dists) // len(batch.queries)
     dists, slots, counts, bounds = batch.dists, batch.slots, batch.counts, batch.bounds
-    queries, states, wanted = batch.queries, batch.states, batch.wanted
+    centers, excluded, states, wanted = batch.centers, batch.excluded, batch.states, batch.wanted
     xs, ys, names, starts = nest.xs, nest.ys, nest.names, nest.starts
     inner, places, shapes = nest.inner, nest.places, nest.shapes
     for k in range(size):
         if states[k] != ASKED:
             continue
-        query = queries[k]
-        x, y, without = centers[query, 0], centers[query, 1], excluded[query]
+        x, y, without = centers[k, 0], centers[k, 1], excluded[k]
         bound, reach = bounds[k], _reach(bounds[k])
         begin, count = np.uint64(k * room), np.uint64(k * room + counts[k])
         full, enough = np.uint64((k + 1) * room), np.uint64(k * room + wanted[k])
@@ -195,7 +196,7 @@ def gather(batch, size, nest, zs, roots, centers, excluded, moved, sorter, queue
                 dx, dy = x - low_x, y - low_y
                 dist = dx * dx + dy * dy
                 if zs is not None:
-                    dz = centers[query, 2] - places[grid, LOW + 2]
+                    dz = centers[k, 2] - places[grid, LOW + 2]
                     dist += dz * dz
                 last = count + np.uint64(wanted[k])
                 if dist <= bound:
@@ -219,7 +220,7 @@ def gather(batch, size, nest, zs, roots, centers, excluded, moved, sorter, queue
             near, far, own_plane = 0, 0, 0
             if zs is not None:
                 z, low_z, scale_z = (
-                    centers[query, 2],
+                    centers[k, 2],
                     places[grid, LOW + 2],
                     places[grid, SCALE + 2],
                 )
@@ -234,9 +235,7 @@ def gather(batch, size, nest, zs, roots, centers, excluded, moved, sorter, queue
                 plane = own_plane + layer if layer <= far - own_plane else far - layer
                 deep = 0.0
                 if zs is not None:
-                    deep = _gap(
-                        z, low_z, places[grid, SIZE + 2], shapes[grid, 2], plane, own_plane
-                    )
+                    deep = _gap(z, low_z, places[grid, SIZE + 2], shapes[grid, 2], plane, own_plane)
                 for line in range(top - bottom + 1):
                     row = own_row + line if line <= top - own_row else top - line
                     if wide or zs is not None:
@@ -294,20 +293,18 @@ def _draw_closer(batch, sorter, k, count):
 
 
 @njit(nogil=True, cache=True)
-def aim(batch, size, nest, zs, root, centers):
-    """Sets bounds that probably hold as many points as queries need, where there are none yet or
-    such that hold too many cells; infinite if all points are needed.
+def aim(batch, size, nest, root):
+    """Sets bounds that probably hold as many points as needed, where there are none yet or such
+    that hold too many cells; infinite if all points are needed.
 
-    A bound is that of a block of cells around the centre, in the finest grid there of enough points.
+    A bound is that of a block of cells around the centre, in the finest grid there with enough.
     """
-    queries, states, bounds, held = batch.queries, batch.states, batch.bounds, batch.held
+    centers, states, bounds, held = batch.centers, batch.states, batch.bounds, batch.held
     starts, inner, places, shapes = nest.starts, nest.inner, nest.places, nest.shapes
     for k in range(size):
         if states[k] != ASKED:
             continue
-        query, needed = queries[k], held[k]
-        x, y = centers[query, 0], centers[query, 1]
-        z = centers[query, 2] if zs is not None else 0.0
+        x, y, z, needed = centers[k, 0], centers[k, 1], centers[k, 2], held[k]
         if bounds[k] < np.inf:
             cells, width = 1.0, 2.0 * math.sqrt(bounds[k])
             for axis in range(3):
@@ -333,7 +330,7 @@ def aim(batch, size, nest, zs, root, centers):
             left, right = max(column - width, 0), min(column + width, nx - 1)
             bottom, top = max(row - width, 0), min(row + width, ny - 1)
             near, far = max(plane - width, 0), min(plane + width, nz - 1)
-            found = 0
+            found = np.int64(0)
             for layer in range(near, far + 1):
                 for line in range(bottom, top + 1):
                     cell = first + (layer * ny + line) * nx

@@ -28,10 +28,12 @@ CROWD = 32
 PER_CELL, PER_CELL_DEEP = 4.0, 0.25
 """Points for each cell: in the plane, and in space, where a sphere leaves most cells empty."""
 MOST_CELLS = 1 << 24
+ALONE = 1 << 15
+"""Points that one thread sorts before others could begin."""
 
 PLAIN, NESTED, PILE = 0, 1, 2
 LOW, HIGH, SCALE, SIZE = 0, 3, 6, 9
-"""Columns of `places`, for each of three axes: a grid's ends, cells per length, length of a cell."""
+"""Columns of `places`, three axes each: a grid's ends, cells per length, length of a cell."""
 FIRST, KIND = 3, 4
 """Columns of `shapes`, after the cells on each axis: a grid's first cell, and what it is."""
 
@@ -217,7 +219,7 @@ def _divide(xs, ys, zs, names, starts, inner, places, shapes, ranks):
     """Makes grids of the crowded cells of grid 0, and of theirs, until there are none."""
     deep = len(zs) > 0
     used, grids = len(starts), 1
-    work, waiting, largest = np.empty(16, np.int64), 0, 0
+    work, waiting, largest = np.empty(16, np.int64), 0, np.int64(0)
     for cell in range(used - 1):
         size = np.int64(starts[cell + 1]) - np.int64(starts[cell])
         if size > CROWD:
@@ -282,7 +284,7 @@ def build_nest(
 ) -> Nest:
     """The chosen rows that are present, in nested grids; in the arrays of a spare nest if they do,
     because new memory costs as much as sorting."""
-    cuts = pool.cut(len(chosen))
+    cuts = pool.cut(len(chosen)) if len(chosen) > ALONE else [(0, len(chosen))]
     found = pool.map(partial(_bounds, rows, chosen[low:high]) for low, high in cuts)
     ends = np.array([part[0] for part in found])
     ends = np.concatenate([ends[:, :3].min(axis=0), ends[:, 3:].max(axis=0)])
@@ -306,7 +308,7 @@ def build_nest(
     )
     pool.map(
         partial(_fetch, rows, names[low:high], xs[low:high], ys[low:high], zs[low:high])
-        for low, high in pool.cut(count)
+        for low, high in (pool.cut(count) if count > ALONE else [(0, count)])
     )
     inner = np.full(len(starts), -1, np.int32)
     nest = Nest(xs, ys, zs, names, starts, inner, places, shapes)

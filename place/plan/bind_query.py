@@ -22,6 +22,7 @@ from place.plan.query import Around, Focal, Nearest, Output, Query, QueryTable, 
 from place.sql import statements as s
 from place.sql.statements import Inside, Select, position_of, wrong
 
+HINTS = ("INSIDE FIRST", "INSIDE LAST")
 MOST_NEIGHBOURS = 1_000_000
 MOST_ROWS = 1_000_000_000
 
@@ -68,7 +69,20 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         outputs=outputs,
         distinct=select.distinct,
         region=_region_name(catalog, select),
+        hint=_bind_hint(select),
     )
+
+
+def _bind_hint(select: Select) -> str | None:
+    if select.hint is None:
+        return None
+    if select.hint.text not in HINTS:
+        raise wrong(
+            f"{select.hint.text} is not a hint",
+            select.hint.at,
+            expected=" or ".join(f"/*+ {hint} */" for hint in HINTS),
+        )
+    return select.hint.text
 
 
 def _region_name(catalog: Catalog, select: Select) -> str | None:

@@ -109,6 +109,8 @@ class Query:
     distinct: bool
     region: str | None = None
     """The named region that INSIDE was written with, which therefore cannot be dropped."""
+    hint: str | None = None
+    """Where INSIDE has to stand in the plan: `INSIDE FIRST` or `INSIDE LAST`."""
 
     @property
     def types(self) -> tuple[Type, ...]:

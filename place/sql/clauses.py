@@ -55,6 +55,7 @@ class ClauseParser(ExpressionParser):
         """SELECT … FROM … [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
         start = self.at()
         self.symbol(TokenType.SELECT)
+        hint = self._hint()
         distinct = self.symbol(TokenType.DISTINCT)
         # Names of FROM are needed to read `O INSIDE Q` in WHERE, and aliases in SELECT are not.
         items = [self._select_item()]
@@ -103,7 +104,17 @@ class ClauseParser(ExpressionParser):
             window,
             group_by,
             having,
+            hint,
         )
+
+    def _hint(self) -> Name | None:
+        """`/*+ … */`, a word to the planner."""
+        token = self._curr
+        if token is None or token.token_type is not TokenType.HINT:
+            return None
+        at = self.at()
+        self._advance()
+        return Name(" ".join(" ".join(token.comments).split()).upper(), at)
 
     def _once(self, seen: object, clause: str, *, before: object, later: str) -> None:
         if seen is not None:

@@ -144,6 +144,7 @@ class Select:
     window: WindowClause | None
     group_by: tuple[exp.Expr, ...]
     having: exp.Expr | None
+    hint: Name | None = None
 
 
 @dataclass(frozen=True)

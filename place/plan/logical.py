@@ -1,0 +1,186 @@
+"""The logical plan: a query as a tree of operators, each of which takes rows back as it gives them.
+
+At first it is the clauses in their order, which is what they mean; rules then move operators to
+where fewer rows reach them. kNN and windows stand above all filters and never move: what is near,
+or late, depends on what was left out before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from place.model.schema import Relation
+from place.model.shape import Shape
+from place.plan.expression import Aggregate, Expression
+from place.plan.query import Around, Nearest, Output, Query, QueryTable, Window
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The rows of a relation; of its columns only those that are needed above pass up."""
+
+    source: int
+    alias: str
+    relation: Relation
+    columns: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Select:
+    condition: Expression
+    input: Node
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Only what changes passes: who enters, who leaves, and whose row changes within."""
+
+    area: Shape | Around
+    input: Node
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Objects meet the regions of a query table."""
+
+    table: QueryTable
+    input: Node
+    regions: Node
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Each object's last reading beside the one before it."""
+
+    input: Node
+    previous: Node
+
+
+@dataclass(frozen=True)
+class Join:
+    """Rows beside every row of a table for which the condition holds."""
+
+    condition: Expression | None
+    input: Node
+    table: Node
+
+
+@dataclass(frozen=True)
+class NearestK:
+    nearest: Nearest
+    input: Node
+
+
+@dataclass(frozen=True)
+class Slide:
+    """Readings of the last time, or the last so many."""
+
+    window: Window
+    input: Node
+
+
+@dataclass(frozen=True)
+class Group:
+    groups: tuple[Expression, ...]
+    aggregates: tuple[Aggregate, ...]
+    having: Expression | None
+    input: Node
+
+
+@dataclass(frozen=True)
+class Distinct:
+    input: Node
+
+
+@dataclass(frozen=True)
+class Project:
+    outputs: tuple[Output, ...]
+    input: Node
+
+
+Node = Scan | Select | Inside | Meet | Pair | Join | NearestK | Slide | Group | Distinct | Project
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known when a plan is made.
+
+    `inside_first` and `filters_first` are the rows that a reading sends on, on average, in a plan
+    with INSIDE at the bottom and in one with the filters there; None while nobody has counted.
+    """
+
+    inside_first: float | None = None
+    filters_first: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A query, and the tree that it has become."""
+
+    query: Query
+    root: Node
+    knowledge: Knowledge = field(default_factory=Knowledge)
+
+
+def inputs_of(node: Node) -> tuple[Node, ...]:
+    """What a node reads, the main input first."""
+    match node:
+        case Scan():
+            return ()
+        case Meet(input=below, regions=other) | Pair(input=below, previous=other):
+            return below, other
+        case Join(input=below, table=other):
+            return below, other
+        case _:
+            return (node.input,)
+
+
+def with_input(node: Node, below: Node) -> Node:
+    """The node over another main input."""
+    return node if isinstance(node, Scan) else replace(node, input=below)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it, from the top."""
+    yield node
+    for below in inputs_of(node):
+        yield from walk(below)
+
+
+def spine(node: Node) -> Iterator[Node]:
+    """A node and its main inputs, down to the scan of the subject."""
+    yield node
+    while not isinstance(node, Scan):
+        node = node.input
+        yield node
+
+
+def initial(query: Query) -> Node:
+    """The clauses in their order."""
+    scans = [Scan(i, source.alias, source.relation) for i, source in enumerate(query.sources)]
+    node: Node = scans[query.subject]
+    window = query.window
+    table = query.query_table
+    for i, source in enumerate(query.sources):
+        if i == query.subject:
+            continue
+        if table is not None and i == table.source:
+            node = Meet(table, node, scans[i])
+        elif source.is_stream:
+            node = Pair(node, scans[i])
+        else:
+            node = Join(None, node, scans[i])
+    if query.where is not None:
+        node = Select(query.where, node)
+    if query.inside is not None:
+        node = Inside(query.inside, node)
+    if query.nearest is not None:
+        node = NearestK(query.nearest, node)
+    if window is not None and not window.is_previous:
+        node = Slide(window, node)
+    if query.groups is not None:
+        node = Group(query.groups, query.aggregates, query.having, node)
+    if query.distinct:
+        node = Distinct(node)
+    return Project(query.outputs, node)

@@ -1,0 +1,1 @@
+"""The rules of the planner, one in each module: a plan in, an equivalent plan out."""
