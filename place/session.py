@@ -169,11 +169,8 @@ class Session:
             query = bind_query(self.catalog, target.name.text, target.select)
         else:
             query = bind_query(self.catalog, "", target)
-        trace: dict[str, int] | None = None
-        if statement.analyze:
-            trace = {}
-            trace["answer"] = self.runtime.ask(query, trace).total()
-        lines = tuple((line,) for line in explain(query, trace))
+        observed = self.runtime.analyze(query) if statement.analyze else None
+        lines = tuple((line,) for line in explain(self.runtime.plan(query), observed))
         return Result("plan", ("plan",), (Type.STRING,), lines)
 
     def _show(self, kind: str) -> Result:

@@ -25,6 +25,7 @@ from place.engine.refine import Decided
 from place.engine.regions import Regions
 from place.engine.rows import View, region_view
 from place.engine.said import NOTHING, Said
+from place.engine.tally import CHOOSE, JOIN
 from place.engine.vector import same_rows
 from place.engine.window import NEVER, Pairs, Queue
 from place.model.schema import Stream
@@ -100,7 +101,7 @@ class Above:
         nearest = upper.query.nearest
         if nearest is None:
             return True
-        shape = replace(upper.asked, name="", nearest=None)
+        shape = _shape(upper.asked)
         is_new = shape not in self.groups
         if is_new:
             store = self._cell.subjects[plan.subject]
@@ -119,6 +120,14 @@ class Above:
             self.uppers[number].plan = plan
         if number in self._bases:
             self.groups[self._bases[number]].plan = plan
+
+    def base_of(self, number: int) -> int | None:
+        """The plan among whose objects a kNN query chooses."""
+        upper = self.uppers.get(number)
+        if upper is None or upper.upper.query.nearest is None:
+            return None
+        shape = _shape(upper.query)
+        return next(base for base, known in self._bases.items() if known == shape)
 
     def joiner(self, number: int) -> Joiner | None:
         """What joins the rows of a query with its tables."""
@@ -164,7 +173,7 @@ class Above:
             upper.flows.append(upper.window.content(-1))
         if upper.upper.query.nearest is None:
             return True
-        group = self.groups[replace(upper.upper.asked, name="", nearest=None)]
+        group = self.groups[_shape(upper.upper.asked)]
         group.end(number)
         return False
 
@@ -350,10 +359,13 @@ class Above:
             self._choose(group, objects.get(group.plan.subject))
         parts: list[Part] = []
         for number, upper in self.uppers.items():
-            part = self._part(upper, instant, number in ended)
+            part = self._part(number, upper, instant, number in ended)
             if part is not None:
                 parts.append(part)
         return parts
+
+    def _base(self, group: NearGroup) -> int:
+        return next(n for n, shape in self._bases.items() if self.groups[shape] is group)
 
     def _choose(self, group: NearGroup, changed: Changed | None) -> None:
         """Who the nearest are now, as rows of each kNN query."""
@@ -361,7 +373,8 @@ class Above:
         if changed is None and not group.is_touched(cell.focals):
             return
         view = View(cell.subjects[plan.subject].columns, changed)
-        (rows, slots, weights), ranks = group.find(cell, changed, view)
+        with cell.tally.timed((self._base(group), CHOOSE)):
+            (rows, slots, weights), ranks = group.find(cell, changed, view)
         flows = [
             self._flow_of(plan, slots[at], None, view, {}, is_now)
             for at, is_now in (
@@ -389,12 +402,17 @@ class Above:
                 upper.flows.append(mine)
         group.finish()
 
-    def _part(self, upper: Upper, instant: int, ends: bool) -> Part | None:
+    def _part(self, number: int, upper: Upper, instant: int, ends: bool) -> Part | None:
         present = self._is_present(upper)
         flows, upper.flows = [flow for flow in upper.flows if len(flow)], []
         flow = Flow.joined(flows) if flows else None
-        if flow is not None and upper.joiner is not None:
-            flow = upper.joiner.expand(flow)[0]
+        if flow is not None:
+            tally = self._cell.tally
+            tally.add(number, CHOOSE, len(flow))
+            if upper.joiner is not None:
+                with tally.timed((number, JOIN)):
+                    flow = upper.joiner.expand(flow)[0]
+                tally.add(number, JOIN, len(flow))
         if flow is None and upper.is_told and upper.present == present and not ends:
             return None
         upper.present, upper.is_told = present, True
@@ -403,9 +421,12 @@ class Above:
         return Part(upper.upper, instant, flow, present, ends, upper.stage)
 
     def _is_present(self, upper: Upper) -> bool:
-        """Has the query its focal objects? A window keeps its readings without them."""
-        cell = self._cell
-        if upper.window is not None or not upper.query.focals:
+        """Has the query its focal objects? It matters to an answer that is there without any row.
+
+        A window keeps its readings without them.
+        """
+        cell, query = self._cell, upper.query
+        if query.groups != () or upper.window is not None or not query.focals:
             return True
         return all(
             cell.focals.position(cell.focal(focal.stream, focal.key), now=True) is not None
@@ -420,6 +441,11 @@ class Above:
         if upper.joiner is not None:
             flow = upper.joiner.expand(flow)[0]
         return Part(upper.upper, 0, flow)
+
+
+def _shape(query: Query) -> Query:
+    """What kNN queries have in common that choose among the same candidates."""
+    return replace(query, name="", nearest=None)
 
 
 def _other_stream(query: Query) -> int:

@@ -7,6 +7,7 @@ the first of all rows where several cells have found some. Everything else passe
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -21,6 +22,7 @@ from place.engine.plans import UpperPlan
 from place.engine.route import Matrix
 from place.engine.vector import holds, outputs
 from place.model.types import Row
+from place.plan.explain import Observed
 from place.plan.query import Query
 
 
@@ -50,6 +52,17 @@ class Answers:
         self._merges = merges
         self._answers: dict[str, _Answer] = {}
 
+    def observed(self, name: str) -> Observed:
+        """What has passed through the answer of a query."""
+        answer = self._answers.get(name)
+        if answer is None:
+            return Observed()
+        key = "group" if answer.grouped is not None else "answer"
+        rows = Counter({"answer": answer.told})
+        if answer.grouped is not None:
+            rows["group"] = answer.grouped
+        return Observed(rows=rows, seconds=Counter({key: answer.seconds}))
+
     def take(self, parts: Sequence[Part]) -> list[Change]:
         """What parts change, in the order of their instants."""
         moments: dict[tuple[int, int, str], list[Part]] = {}
@@ -67,7 +80,9 @@ class Answers:
                 flows = [flow.recoded(self._dictionary) for flow in flows]
             present = all(part.present for part in found)
             ends = any(part.ends for part in found)
+            start = time.perf_counter()
             weights, rows = answer.take(flows, present=present and not ends)
+            answer.seconds += time.perf_counter() - start
             # What ends may begin again at the same instant, with some of the same rows.
             is_settled = answer.is_settled and name not in ended
             changes += _changes(found[0].query, instant, weights, rows, is_settled)
@@ -89,6 +104,9 @@ class _Answer:
             self._aggregates = Aggregates(self._query, dictionary)
         self._distinct = Distinct() if self._query.distinct else None
         self._is_begun = False
+        self.grouped = None if self._aggregates is None else 0
+        self.told = 0
+        self.seconds = 0.0
 
     @property
     def is_settled(self) -> bool:
@@ -97,6 +115,11 @@ class _Answer:
 
     def take(self, flows: Sequence[Flow], *, present: bool) -> tuple[Weights, Columns]:
         """The rows that an instant adds and takes back."""
+        weights, rows = self._taken(flows, present)
+        self.told += int(np.abs(weights).sum())
+        return weights, rows
+
+    def _taken(self, flows: Sequence[Flow], present: bool) -> tuple[Weights, Columns]:
         flow = Flow.joined(flows) if flows else None
         if self._first is not None and flow is not None:
             flow = self._first.take(flow)
@@ -124,6 +147,7 @@ class _Answer:
             found.append(aggregates.end())
         self._is_begun = present
         weights = np.concatenate([np.empty(0, np.int64), *(w for w, _ in found)])
+        self.grouped = (self.grouped or 0) + len(weights)
         some = [rows for _, rows in found]
         rows = Columns.joined(some) if some else None
         query = self._query

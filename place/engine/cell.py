@@ -18,7 +18,7 @@ from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.filters import make_passes
 from place.engine.focals import Focals
-from place.engine.lay import Layout
+from place.engine.lay import Layout, attribute_boxes
 from place.engine.meet import Join
 from place.engine.objects import Changed, Messages, Objects
 from place.engine.observe import Observer
@@ -93,7 +93,7 @@ class Cell:
         self.above = Above(self)
         self.tally = Tally()
         self.observer = Observer(self)
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self._next = 0
         self._many_focals = 1024
         self.retained: dict[str, float] = {}
@@ -171,12 +171,12 @@ class Cell:
 
     def window(self, name: str) -> pa.Table | None:
         """What the window of a query holds; None if the query is not in this cell's column."""
-        upper = self.above.uppers.get(self._numbers[name])
+        upper = self.above.uppers.get(self.numbers[name])
         return None if upper is None or upper.window is None else upper.window.save()
 
     def held(self, name: str) -> list[Found]:
         """All that a query with a window holds, as if it came just now."""
-        number = self._numbers[name]
+        number = self.numbers[name]
         return [self.above.content(number)] if number in self.above.uppers else []
 
     # What changes
@@ -285,16 +285,17 @@ class Cell:
         plan = compile_plan(query, self.dictionary)
         number, self._next = self._next, self._next + 1
         self.plans[number] = plan
-        self._numbers[query.name] = number
+        self.numbers[query.name] = number
         is_here = query.query_table is not None or self.place.has_query(query.name)
         if not is_here:
             return
         self._load_tables(plan, step)
+        there = 0 if plan.meets_readings else len(self.subjects[plan.subject])
+        self.tally.begin(number, (plan.group.meets, plan.group), there)
         if plan.upper is not None:
             content = step.contents.get(query.name)
             if not self.above.register(number, plan, step.tables, content, step.stage):
                 return
-        self.tally.begin(number, plan.group.meets)
         if plan.has_choice:
             self.observer.begin(number)
         query = plan.query
@@ -323,7 +324,7 @@ class Cell:
             rows = regions.add(number, np.full(len(plan.boxes), -1), 1, simple, watches)
             regions.now.kinds[rows] = 0
             regions.now.params[rows] = 0.0
-            regions.now.boxes[rows] = _attribute_boxes(plan)
+            regions.now.boxes[rows] = attribute_boxes(plan)
 
     def _group(self, number: int, plan: RangePlan) -> Regions:
         """The regions that a plan's are kept with."""
@@ -348,6 +349,7 @@ class Cell:
         mode = (plan.is_simple, plan.watches)
         self.groups[old.group].move(rows, self._group(number, plan), *mode)
         self.above.turn(number, plan)
+        self.tally.begin(number, (plan.group.meets, plan.group), 0)
         self.forget_order()
 
     def _load_tables(self, plan: RangePlan, step: Step) -> None:
@@ -375,7 +377,7 @@ class Cell:
                 stores[source.relation.name] = store
 
     def _drop(self, name: str, stage: int) -> int:
-        number = self._numbers.pop(name)
+        number = self.numbers.pop(name)
         plan = self.plans[number]
         if number not in self.above.uppers or self.above.drop(number, stage):
             self._remove_regions(number, plan)
@@ -395,7 +397,7 @@ class Cell:
             for regions in self.groups.values():
                 self.layout.polygons.release(regions.replaced_polygons())
                 regions.forget()
-        kept = set(self._numbers.values()) | self.above.bases
+        kept = set(self.numbers.values()) | self.above.bases
         for number in self.plans.keys() - kept:
             self.observer.end(number)
             self.tally.end(number)
@@ -439,7 +441,7 @@ class Cell:
         """Rows of a query table that streams in: new, other, or gone."""
         for number, plan in self.plans.items():
             table = plan.query.query_table
-            if table is None or plan.name not in self._numbers:
+            if table is None or plan.name not in self.numbers:
                 continue
             name = plan.query.sources[table.source].relation.name
             if name not in changed or any(plan.name == query.name for query in step.register):
@@ -497,13 +499,3 @@ def _whereabouts(stream: Relation) -> tuple[int, ...]:
     """The columns of a stream that tell where its objects are: key, x and y."""
     named = (stream.key, stream.x, stream.y)
     return tuple(dict.fromkeys(index for index in named if index is not None))
-
-
-def _attribute_boxes(plan: RangePlan) -> np.ndarray:
-    """The boxes of a query that has no place, over the one or two columns it is found by."""
-    bounds = np.array([-np.inf, -np.inf, np.inf, np.inf])
-    boxes = np.tile(bounds, (len(plan.boxes), 1))
-    for i, box in enumerate(plan.boxes):
-        for k, column in enumerate(plan.dimensions):
-            boxes[i, k], boxes[i, k + 2] = box[column]
-    return boxes

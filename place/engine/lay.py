@@ -124,3 +124,13 @@ class Layout:
         regions.now.kinds[rows] = np.repeat(kinds, fan)
         regions.now.params[rows] = np.repeat(params, fan, axis=0)
         regions.now.boxes[rows] = boxes.reshape(-1, 4)
+
+
+def attribute_boxes(plan: RangePlan) -> np.ndarray:
+    """The boxes of a query that has no place, over the one or two columns it is found by."""
+    bounds = np.array([-np.inf, -np.inf, np.inf, np.inf])
+    boxes = np.tile(bounds, (len(plan.boxes), 1))
+    for i, box in enumerate(plan.boxes):
+        for k, column in enumerate(plan.dimensions):
+            boxes[i, k], boxes[i, k + 2] = box[column]
+    return boxes

@@ -13,6 +13,7 @@ from place.engine.refine import Candidates, Decided, Side, decide
 from place.engine.regions import Regions
 from place.engine.rows import View, make_changes
 from place.engine.said import Said
+from place.engine.tally import INSIDE, SELECT
 from place.engine.trail import Trail
 from place.kernels.bulk import TOUCHED, WATCHED, BulkMatcher, match_bulk
 
@@ -61,7 +62,12 @@ class Join:
         if shifted.any():
             modes = np.where(shifted & (modes == WATCHED), np.uint8(TOUCHED), modes)
         matcher = self._matchers.setdefault(group, BulkMatcher())
-        pairs = matcher.match(points, boxes, modes, moved, shifted, threads=self._cell.threads)
+        tally = self._cell.tally
+        if group.before is not None and changed is not None:
+            now, was = points[changed.slots, 0], points[changed.slots, 2]
+            tally.read(group, int((~np.isnan(now) | ~np.isnan(was)).sum()))
+        with tally.timed((group, INSIDE)):
+            pairs = matcher.match(points, boxes, modes, moved, shifted, threads=self._cell.threads)
         if not len(pairs.boxes):
             return []
         touched = modes[pairs.boxes] == TOUCHED if (modes == TOUCHED).any() else None
@@ -76,7 +82,8 @@ class Join:
             and (changed is None or bool(changed.was.all() and changed.now.all()))
             and np.array_equal(regions.now.focals[:size], regions.before.focals[:size])
         )
-        decided = decide(self._cell, regions, found, view, sides, rows, subject, alone=alone)
+        with tally.timed((group, SELECT)):
+            decided = decide(self._cell, regions, found, view, sides, rows, subject, alone=alone)
         if not len(self._cell.above):
             return make_changes(self._cell, regions, decided, view, rows, instant)
         self._tell_above(regions, decided, view, rows, None)
@@ -98,6 +105,7 @@ class Join:
         passes = self._cell.passes.get(group)
         if passes is not None:
             points[~passes(said.rows)] = np.nan
+            self._cell.tally.read(group, int((~np.isnan(points[:, 0])).sum()))
         modes = np.where(regions.modes[:size] == WATCHED, np.uint8(TOUCHED), regions.modes[:size])
         moved, still = np.ones(count, np.bool_), np.zeros(size, np.bool_)
         pairs = match_bulk(

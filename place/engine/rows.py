@@ -16,6 +16,7 @@ from place.engine.columns import Columns
 from place.engine.objects import Changed, Objects
 from place.engine.plans import RangePlan
 from place.engine.regions import Regions
+from place.engine.tally import TOLD
 from place.engine.vector import same_rows
 from place.kernels.order import SERIAL, Pool
 from place.model.segment import ARROW
@@ -144,6 +145,7 @@ def make_changes(
             sides = _without_stays(sides[0], sides[1], was & now)
         for (chosen, columns), sign in zip(sides, (-1, 1), strict=True):
             if len(chosen):
+                cell.tally.add(number, TOLD, len(chosen))
                 at = instants if isinstance(instants, int) else instants[chosen]
                 changes.append(Change(plan.query, sign, at, tuple(columns), plan.is_keyed))  # type: ignore[arg-type]
     return changes

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-EDGES = SCAN, INSIDE, SELECT, JOIN, CHOOSE = range(5)
-"""The rows that leave a scan, INSIDE, a selection, a join with tables, and kNN or a window."""
+EDGES = INSIDE, SELECT, JOIN, CHOOSE, TOLD = range(5)
+"""The rows that leave INSIDE, a selection, a join with tables, kNN or a window, and a plan that has
+nothing above its join."""
 
 
 class Tally:
@@ -23,26 +24,27 @@ class Tally:
 
     def __init__(self) -> None:
         self._rows = np.zeros((16, len(EDGES)), np.int64)
-        self._read: dict[str, int] = defaultdict(int)
-        self._since: dict[int, tuple[str, int]] = {}
+        self._read: dict[object, int] = defaultdict(int)
+        self._since: dict[int, dict[object, int]] = {}
         self._seconds: dict[object, float] = defaultdict(float)
 
-    def begin(self, number: int, meets: str) -> None:
-        """A plan begins to read."""
+    def begin(self, number: int, reads: tuple[object, ...], there: int) -> None:
+        """A plan begins to read what others read, too; so many rows of the first are there."""
         if number >= len(self._rows):
             more = np.zeros((max(number + 1, 2 * len(self._rows)), len(EDGES)), np.int64)
             more[: len(self._rows)] = self._rows
             self._rows = more
         self._rows[number] = 0
-        self._since[number] = meets, self._read[meets]
+        self._since[number] = {what: self._read[what] for what in reads}
+        self._since[number][reads[0]] -= there
 
     def end(self, number: int) -> None:
         """A plan has ended."""
         self._since.pop(number, None)
 
-    def read(self, meets: str, count: int) -> None:
-        """Objects changed, or readings came."""
-        self._read[meets] += count
+    def read(self, what: object, count: int) -> None:
+        """So many rows of what plans read together: objects that changed, or passed a filter."""
+        self._read[what] += count
 
     def count(self, edge: int, numbers: NDArray[np.int64]) -> None:
         """Rows of these plans passed an edge."""
@@ -69,6 +71,8 @@ class Tally:
     def rows(self, number: int) -> list[int]:
         """The rows on each edge of a plan since it began."""
         found: list[int] = self._rows[number].tolist()
-        meets, since = self._since.get(number, ("", 0))
-        found[SCAN] = self._read[meets] - since
         return found
+
+    def since(self, number: int, what: object) -> int:
+        """The rows of what plans read together since a plan began."""
+        return self._read[what] - self._since[number][what]

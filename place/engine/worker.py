@@ -19,6 +19,7 @@ from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
 from place.engine.past import Past
+from place.engine.report import observed
 from place.engine.route import Place
 from place.engine.timeline import Timeline
 from place.model.clock import Clocks
@@ -26,6 +27,7 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.time import BEGINNING, LATEST
 from place.plan.catalog import Catalog
+from place.plan.explain import Observed
 from place.plan.query import Query
 
 MANY_TEXTS = 100_000
@@ -68,6 +70,7 @@ class Worker:
         self.aside: list[Segment] = []
         """The readings of the last tick that came too late."""
         self._answers = Answers(self.dictionary, merges=False)
+        self._seen = Observed()
 
     # The catalog
 
@@ -258,8 +261,19 @@ class Worker:
 
     def probe(self, query: Query, table_of: TableOf) -> list[Found]:
         """This cell's part of the answer of a query now, registered or not."""
+        return self.trial(query, table_of)[0]
+
+    def observed(self, query: Query) -> Observed:
+        """What has passed through the plan of a registered query."""
+        seen = observed(self.timelines[query.streams].cell, query.name)
+        return Observed.together([seen, self._answers.observed(query.name)])
+
+    def trial(self, query: Query, table_of: TableOf) -> tuple[list[Found], Observed]:
+        """The answer of a query that is not registered, and what passed through its plan."""
         whole, rest = split(self._probed(query, table_of), self.place.matrix)
-        return rest + list(Answers(self.dictionary, merges=False).take(whole))
+        answers = Answers(self.dictionary, merges=False)
+        found = rest + list(answers.take(whole))
+        return found, Observed.together([self._seen, answers.observed(PROBE)])
 
     def _probed(self, query: Query, table_of: TableOf) -> list[Found]:
         tables = {name: table_of(name) for name in query.tables}
@@ -272,6 +286,7 @@ class Worker:
             timeline = self._open(query.streams, self._beginning(query.streams))
         content = self._replay(asked, tables, timeline.instant)
         found = timeline.register([asked], tables, {} if content is None else {PROBE: content})
+        self._seen = observed(timeline.cell, PROBE)
         timeline.drop([PROBE])
         # kNN queries that choose among the same candidates may have been told again.
         return [each for each in found if each.query.name == PROBE]

@@ -1,84 +1,71 @@
 """EXPLAIN: the pipeline of a query as a tree, from the rows it sends down to what it reads.
 
-Operators stand in the order of the clauses, which is their meaning: WHERE and INSIDE below kNN,
-windows and aggregates above.
+With ANALYZE it tells what has passed: the rows that came, went or changed on the edge above each
+operator, and the seconds spent in it, together with all queries that share it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from place.model.schema import Stream
 from place.model.shape import Circle, Rectangle, Shape
 from place.model.space import Space
 from place.model.time import format_interval
 from place.plan.expression import show, show_aggregate
-from place.plan.query import Around, Focal, Query, Source
+from place.plan.logical import (
+    Distinct,
+    Group,
+    Inside,
+    Join,
+    Knowledge,
+    Meet,
+    NearestK,
+    Node,
+    Pair,
+    Plan,
+    Project,
+    Scan,
+    Select,
+    Slide,
+    inputs_of,
+    spine,
+)
+from place.plan.query import Around, Focal, Nearest, Window
+
+SCAN, INSIDE, SELECT, JOIN, CHOOSE, GROUP, ANSWER = (
+    "scan",
+    "inside",
+    "select",
+    "join",
+    "choose",
+    "group",
+    "answer",
+)
 
 
-@dataclass(frozen=True)
-class Operator:
-    """A step of the pipeline: its name, what it does in words, and what it reads.
+@dataclass
+class Observed:
+    """What was seen of a query: rows on each edge, seconds in each operator, and who shares it."""
 
-    `counts` names the count of rows that leave it in a trace.
-    """
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    rows: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    shared: int = 1
 
-    name: str
-    detail: str
-    counts: str
-    inputs: tuple[Operator, ...] = ()
-
-
-def pipeline(query: Query) -> Operator:
-    """The operators of a query, the last one outermost."""
-    scans = tuple(_scan(source) for source in query.sources)
-    current = scans[query.subject]
-    others = tuple(scan for i, scan in enumerate(scans) if i != query.subject)
-    if others:
-        kind = "Pair" if query.window and query.window.is_previous else "Join"
-        if query.query_table is not None:
-            kind = "Meet"
-        detail = {"Pair": "each reading with the one before", "Join": "every combination"}.get(
-            kind, "objects with the regions of the query table"
-        )
-        current = Operator(kind, detail, "join", (current, *others))
-    if query.where is not None:
-        current = Operator("Select", show(query.where), "where", (current,))
-    if query.inside is not None:
-        current = Operator("Inside", show_area(query.inside, query.space), "inside", (current,))
-    if query.nearest is not None:
-        center = (
-            show_focal(query.nearest.focal)
-            if query.nearest.focal
-            else "({:g}, {:g})".format(*(query.nearest.point or (0, 0)))
-        )
-        current = Operator("Nearest", f"{query.nearest.k} to {center}", "nearest", (current,))
-    if query.window is not None:
-        current = Operator("Window", _window(query), "window", (current,))
-    if query.groups is not None:
-        keys = f" by {', '.join(map(show, query.groups))}" if query.groups else ""
-        functions = ", ".join(map(show_aggregate, query.aggregates)) or "groups"
-        having = f" having {show(query.having)}" if query.having is not None else ""
-        current = Operator("Aggregate", functions + keys + having, "aggregate", (current,))
-    if query.distinct:
-        current = Operator("Distinct", "", "answer", (current,))
-    return Operator("Project", ", ".join(query.names), "answer", (current,))
-
-
-def _scan(source: Source) -> Operator:
-    kind = "stream" if isinstance(source.relation, Stream) else "table"
-    alias = "" if source.alias == source.relation.name else f" as {source.alias}"
-    return Operator("Scan", f"{kind} {source.relation.name}{alias}", "scan")
-
-
-def _window(query: Query) -> str:
-    window = query.window
-    if window is None or window.is_previous:
-        return "previous"
-    if window.rows is not None:
-        return f"last {window.rows} readings"
-    return f"last {format_interval(window.duration or 0)}"
+    @staticmethod
+    def together(parts: Iterable[Observed]) -> Observed:
+        """What several cells have seen."""
+        whole = Observed()
+        for part in parts:
+            if part.knowledge.inside_first is not None:
+                whole.knowledge = part.knowledge
+            whole.rows.update(part.rows)
+            whole.seconds.update(part.seconds)
+            whole.shared = max(whole.shared, part.shared)
+        return whole
 
 
 def show_focal(focal: Focal) -> str:
@@ -107,24 +94,110 @@ def show_shape(shape: Shape) -> str:
     return f"POLYGON ({rings})"
 
 
-def explain(query: Query, trace: Mapping[str, int] | None = None) -> list[str]:
-    """The pipeline as lines of text, with the rows that leave each operator where known."""
+def explain(plan: Plan, observed: Observed | None = None) -> list[str]:
+    """The pipeline as lines of text."""
     lines: list[str] = []
+    keys = _keys(plan)
 
-    def draw(operator: Operator, lead: str, branch: str) -> None:
-        count = ""
-        if (
-            trace is not None
-            and operator.counts in trace
-            and not (operator.name == "Scan" and lead and len(query.sources) > 1)
-        ):
-            passed = trace[operator.counts]
-            count = f"  [{passed} {'row' if passed == 1 else 'rows'}]"
-        detail = f" {operator.detail}" if operator.detail else ""
-        lines.append(f"{lead}{branch}{operator.name}{detail}{count}")
+    def draw(node: Node, lead: str, branch: str) -> None:
+        seen = "" if observed is None else _seen(observed, keys.get(id(node)))
+        lines.append(f"{lead}{branch}{_describe(plan, node)}{seen}")
         below = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        for i, child in enumerate(operator.inputs):
-            draw(child, below, "└─ " if i == len(operator.inputs) - 1 else "├─ ")
+        inputs = inputs_of(node)
+        for i, child in enumerate(inputs):
+            draw(child, below, "└─ " if i == len(inputs) - 1 else "├─ ")
 
-    draw(pipeline(query), "", "")
+    draw(plan.root, "", "")
+    knowledge = plan.knowledge
+    if knowledge.inside_first is not None and knowledge.filters_first is not None:
+        lines.append(
+            f"a reading sends on {knowledge.inside_first:.3g} rows with INSIDE first,"
+            f" {knowledge.filters_first:.3g} with the filters first"
+        )
+    if observed is not None and observed.shared > 1:
+        lines.append(f"{observed.shared} queries share the join")
     return lines
+
+
+def _keys(plan: Plan) -> dict[int, str]:
+    """What the counts on the edge above each node are called; of several joins only the last."""
+    names: tuple[tuple[type, str], ...] = (
+        (Scan, SCAN),
+        (Inside, INSIDE),
+        (Meet, INSIDE),
+        (Select, SELECT),
+        (Join, JOIN),
+        (NearestK, CHOOSE),
+        (Slide, CHOOSE),
+        (Group, GROUP),
+        (Project, ANSWER),
+    )
+    keys: dict[int, str] = {}
+    taken: set[str] = set()
+    for node in spine(plan.root):
+        key = next((name for kind, name in names if isinstance(node, kind)), None)
+        if key is not None and key not in taken:
+            keys[id(node)] = key
+            taken.add(key)
+    return keys
+
+
+def _seen(observed: Observed, key: str | None) -> str:
+    if key is None or key not in observed.rows:
+        return ""
+    rows = observed.rows[key]
+    seen = f"{rows} {'row' if rows == 1 else 'rows'}"
+    if key in observed.seconds:
+        seen += f", {observed.seconds[key] * 1000:.3g} ms"
+    return f"  [{seen}]"
+
+
+def _describe(plan: Plan, node: Node) -> str:
+    """An operator in words."""
+    match node:
+        case Scan(alias=alias, relation=relation):
+            kind = "stream" if isinstance(relation, Stream) else "table"
+            called = "" if alias == relation.name else f" as {alias}"
+            columns = node.columns
+            of = (
+                ""
+                if columns is None or len(columns) == len(relation.columns)
+                else f" ({', '.join(relation.columns[i].name for i in columns)})"
+            )
+            return f"Scan {kind} {relation.name}{called}{of}"
+        case Select(condition=condition):
+            return f"Select {show(condition)}"
+        case Inside(area=area):
+            return f"Inside {show_area(area, plan.query.space)}"
+        case Meet():
+            return "Meet objects with the regions of the query table"
+        case Pair():
+            return "Pair each reading with the one before"
+        case Join(condition=condition):
+            return f"Join {'every combination' if condition is None else show(condition)}"
+        case NearestK(nearest=nearest):
+            return f"Nearest {_show_nearest(nearest)}"
+        case Slide(window=window):
+            return f"Window {_show_window(window)}"
+        case Group(groups=groups, aggregates=aggregates, having=having):
+            by = f" by {', '.join(map(show, groups))}" if groups else ""
+            functions = ", ".join(map(show_aggregate, aggregates)) or "groups"
+            kept = f" having {show(having)}" if having is not None else ""
+            return f"Aggregate {functions}{by}{kept}"
+        case Distinct():
+            return "Distinct"
+        case Project(outputs=outputs):
+            return f"Project {', '.join(output.name for output in outputs)}"
+
+
+def _show_nearest(nearest: Nearest) -> str:
+    if nearest.focal is not None:
+        return f"{nearest.k} to {show_focal(nearest.focal)}"
+    x, y = nearest.point or (0.0, 0.0)
+    return f"{nearest.k} to ({x:g}, {y:g})"
+
+
+def _show_window(window: Window) -> str:
+    if window.rows is not None:
+        return f"last {window.rows} readings"
+    return f"last {format_interval(window.duration or 0)}"

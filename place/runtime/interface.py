@@ -9,6 +9,8 @@ from typing import Protocol
 from place.model.delta import Answer, Delta
 from place.model.reading import Input
 from place.plan.catalog import Catalog
+from place.plan.explain import Observed
+from place.plan.logical import Plan
 from place.plan.query import Query
 
 Listener = Callable[[list[Delta]], object]
@@ -37,8 +39,14 @@ class Runtime(Protocol):
     def instant(self, query: str) -> int:
         """The instant that a registered query has reached."""
 
-    def ask(self, query: Query, trace: dict[str, int] | None = None) -> Answer:
-        """The answer of any query now; `trace` collects the rows that passed each clause."""
+    def ask(self, query: Query) -> Answer:
+        """The answer of any query now."""
+
+    def plan(self, query: Query) -> Plan:
+        """How a query is answered, or would be."""
+
+    def analyze(self, query: Query) -> Observed:
+        """What passed through the plan of a registered query since it began; of any other, now."""
 
     def statistics(self, stream: str) -> dict[str, int]:
         """Counts of a stream: objects, readings, late."""

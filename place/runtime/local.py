@@ -15,12 +15,15 @@ from place.engine.changes import Change, settle
 from place.engine.columns import Dictionary
 from place.engine.part import Part
 from place.engine.route import Matrix
-from place.engine.worker import Segment, Told, Worker
+from place.engine.worker import PROBE, Segment, Told, Worker
 from place.model.delta import Answer, Delta
 from place.model.reading import Advance, Input, Reading
 from place.model.schema import Stream
 from place.model.segment import ARROW, make_segment
 from place.plan.catalog import Catalog, fold
+from place.plan.explain import Observed
+from place.plan.logical import Knowledge, Plan
+from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.interface import Listener
 from place.runtime.journal import Journal, replay
@@ -78,9 +81,32 @@ class LocalRuntime:
         """The instant that a registered query has reached."""
         return self.workers[0].instant(self.catalog.queries[fold(query)])
 
-    def ask(self, query: Query, trace: dict[str, int] | None = None) -> Answer:
+    def ask(self, query: Query) -> Answer:
         """The answer of any query now, registered or not."""
         return self._probe(query)
+
+    def plan(self, query: Query) -> Plan:
+        """How a query is answered, or would be."""
+        knowledge = Knowledge()
+        if self.catalog.queries.get(fold(query.name)) == query:
+            knowledge = self.analyze(query).knowledge
+        return make_plan(query, knowledge)
+
+    def analyze(self, query: Query) -> Observed:
+        """What passed through the plan of a registered query since it began; of any other, now."""
+        if self.catalog.queries.get(fold(query.name)) == query:
+            seen = [worker.observed(query) for worker in self.workers]
+            return Observed.together([*seen, self._answers.observed(query.name)])
+        tables: dict[str, pa.Table] = {}
+        answers = Answers(Dictionary(), merges=True)
+        found: list[Found] = []
+        seen = []
+        for worker in self.workers:
+            some, observed = worker.trial(query, lambda name: table_of(self.catalog, name, tables))
+            found += some
+            seen.append(observed)
+        merge(found, answers)
+        return Observed.together([*seen, answers.observed(PROBE)])
 
     def statistics(self, stream: str) -> dict[str, int]:
         """How many objects a stream has now, and how many readings were taken and were late."""

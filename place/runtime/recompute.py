@@ -15,6 +15,8 @@ from place.model.clock import Clocks
 from place.model.delta import Answer, Delta, difference
 from place.model.reading import Input, Reading
 from place.plan.catalog import Catalog, fold
+from place.plan.explain import Observed
+from place.plan.logical import Plan, initial
 from place.plan.query import Query
 from place.runtime.interface import Listener
 from place.runtime.journal import Journal, replay
@@ -70,9 +72,19 @@ class ReferenceRuntime:
         """The instant that a registered query has reached."""
         return self._evaluated[fold(query)]
 
-    def ask(self, query: Query, trace: Trace | None = None) -> Answer:
+    def ask(self, query: Query) -> Answer:
         """The answer of any query now, registered or not."""
-        return answer(query, self.world, self._clocks.now(query.streams), trace)
+        return answer(query, self.world, self._clocks.now(query.streams))
+
+    def plan(self, query: Query) -> Plan:
+        """The clauses in their order."""
+        return Plan(query, initial(query))
+
+    def analyze(self, query: Query) -> Observed:
+        """The rows that pass each clause now."""
+        trace: Trace = {}
+        found = answer(query, self.world, self._clocks.now(query.streams), trace)
+        return Observed(rows=Counter({**trace, "answer": found.total()}))
 
     def statistics(self, stream: str) -> dict[str, int]:
         """How many objects a stream has now, and how many readings were taken and were late."""

@@ -231,7 +231,7 @@ def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> An
         for s, rows in joined
         if query.where is None or evaluate(query.where, rows) is True
     ]
-    trace["where"] = len(chosen)
+    trace["select"] = len(chosen)
     matches = [
         (s, rows)
         for s, rows in chosen
@@ -244,9 +244,9 @@ def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> An
     if query.nearest is not None:
         near = nearest(query, world, [s for s, _ in matches], t)
         matches = [(s, rows) for s, rows in matches if s in near]
-    trace["nearest"] = trace["window"] = len(matches)
+    trace["choose"] = len(matches)
     output = rows_of(query, [rows for _, rows in matches])
-    trace["aggregate"] = len(output)
+    trace["group"] = len(output)
     return Counter(dict.fromkeys(output, 1)) if query.distinct else Counter(output)
 
 

@@ -22,6 +22,7 @@ from place.engine.route import Matrix
 from place.engine.worker import PROBE
 from place.model.types import Row
 from place.plan.catalog import Catalog
+from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.parts import read_parts
@@ -62,6 +63,14 @@ class Merger:
             with storage.open(file) as source:
                 parts += read_parts(source, queries)
         return self._answers.take(parts)
+
+    def observed(self, query: Query, found: Sequence[bytes]) -> Observed:
+        """What has passed through the answer of a query, or through one that was asked."""
+        if not found:
+            return self._answers.observed(query.name)
+        answers = Answers(Dictionary(), merges=True)
+        answers.take(_asked(query, found))
+        return answers.observed(PROBE)
 
 
 def merged_rows(query: Query, found: Sequence[bytes]) -> list[Row]:

@@ -26,6 +26,7 @@ from place.engine.route import Matrix
 from place.errors import ConfigurationError, InternalError, PlaceError
 from place.model.types import Row
 from place.plan.catalog import Catalog
+from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
@@ -41,6 +42,7 @@ from place.runtime.spark.task import (
     Job,
     TickInput,
     in_order,
+    observe_cell,
     probe_cell,
     route_files,
     run_cell,
@@ -178,6 +180,16 @@ class Pipeline:
             found = self._probe_cells(self._job(0, catalog), query)
             rows = [row for rows, _ in found for row in rows]
             return rows + merged_rows(query, [parts for _, parts in found if parts is not None])
+
+    def observe(self, catalog: Catalog, query: Query) -> Observed:
+        """What has passed through the plan of a query, in the cells as they are in memory."""
+        with self._lock:
+            job, places = self._job(0, catalog), self.matrix.places()
+            asked = self._context.parallelize(places, len(places))
+            found = self._collect(asked.map(lambda place: observe_cell(job, place, query)))
+            parts = [part for _, part in found if part is not None]
+            seen = [seen for seen, _ in found]
+            return Observed.together([*seen, self._merger.observed(query, parts)])
 
     def _probe_cells(self, job: Job, query: Query) -> list[tuple[list[Row], bytes | None]]:
         places = self.matrix.places()

@@ -24,6 +24,9 @@ from place.model.reading import Input
 from place.model.schema import Sink, Stream
 from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
+from place.plan.explain import Observed
+from place.plan.logical import Knowledge, Plan
+from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.durable.home import Home
 from place.runtime.durable.manifest import Manifest
@@ -245,9 +248,20 @@ class SparkRuntime:
         last = self.pipeline.last
         return BEGINNING if last is None else last.instants.get(streams, BEGINNING)
 
-    def ask(self, query: Query, trace: dict[str, int] | None = None) -> Answer:
+    def ask(self, query: Query) -> Answer:
         """The answer of any query as of the last tick."""
         return self._probe(query)
+
+    def plan(self, query: Query) -> Plan:
+        """How a query is answered, or would be."""
+        knowledge = Knowledge()
+        if self.catalog.queries.get(fold(query.name)) == query:
+            knowledge = self.analyze(query).knowledge
+        return make_plan(query, knowledge)
+
+    def analyze(self, query: Query) -> Observed:
+        """What passed through the plan of a registered query; of any other, now."""
+        return self.pipeline.observe(self.catalog, query)
 
     def statistics(self, stream: str) -> dict[str, int]:
         """Counts of a stream: objects, readings, late, bad."""

@@ -27,6 +27,7 @@ from place.engine.worker import Segment, TableOf, Told, Worker
 from place.model.reading import Advance
 from place.model.types import Row
 from place.plan.catalog import Catalog, fold
+from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable.crash import point
 from place.runtime.durable.manifest import Posted, Saved
@@ -276,12 +277,32 @@ def probe_cell(job: Job, place: Place, query: Query) -> tuple[list[Row], bytes |
         _keep(job.storage, cell, job.states[cell].token, worker)
     parts = [each for each in found if isinstance(each, Part)]
     changes = settle([each for each in found if isinstance(each, Change)])
-    rows = [delta.row for change in changes for delta in change.deltas()]
+    return [delta.row for change in changes for delta in change.deltas()], _packed(parts)
+
+
+def observe_cell(job: Job, place: Place, query: Query) -> tuple[Observed, bytes | None]:
+    """What has passed through the plan of a query in this cell; one that is not registered is
+    asked, and its part is as `write_parts` has it."""
+    worker = _resume(job, place)
+    parts: list[Part] = []
+    if worker.catalog.queries.get(fold(query.name)) == query:
+        seen = worker.observed(query)
+    else:
+        found, seen = worker.trial(query, _tables(job.storage, worker.catalog))
+        parts = [each for each in found if isinstance(each, Part)]
+    cell = cell_name(place)
+    if cell in job.states:
+        _keep(job.storage, cell, job.states[cell].token, worker)
+    return seen, _packed(parts)
+
+
+def _packed(parts: Sequence[Part]) -> bytes | None:
     if not parts:
-        return rows, None
+        return None
     out = pa.BufferOutputStream()
     write_parts(out, parts)
-    return rows, out.getvalue().to_pybytes()
+    content: bytes = out.getvalue().to_pybytes()
+    return content
 
 
 def _resume(job: Job, place: Place) -> Worker:
