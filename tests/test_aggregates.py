@@ -318,6 +318,28 @@ def test_a_sum_that_is_too_large_is_null_only_as_long_as_it_is() -> None:
     assert answer.rows(np.arange(2)) == [(None, None), (1.7e308, 1.7e308)]
 
 
+@pytest.mark.parametrize("step", [4, 64, TextOrder.STEP])
+def test_texts_that_come_in_any_order(step: int) -> None:
+    """Whose ranks have to be given anew when there is no room between their neighbours."""
+    chance = random.Random(step)
+    asked = query((), [made("MIN", READ[2]), made("MAX", READ[2])])
+    dictionary, there = Dictionary(), Counter[str]()
+    with patch.object(TextOrder, "STEP", step):
+        operator = Aggregates(asked, dictionary)
+        for _ in range(300):
+            come = [f"{chance.random():.3f}" for _ in range(chance.choice([1, 2, 40]))]
+            go = [text for text in there.elements() if chance.random() < 0.2]
+            there.update(come)
+            there.subtract(go)
+            rows: list[Row] = [(None, None, text, *[None] * 4) for text in come + go]
+            weights = np.repeat(np.array([1, -1]), [len(come), len(go)])
+            signs, found = operator.update([columns_of(rows, dictionary)], weights)
+            left = +there
+            if signs.any():
+                (row,) = found.rows(np.flatnonzero(signs > 0))
+            assert row == (min(left, default=None), max(left, default=None))
+
+
 def test_groups_and_values_that_are_gone_take_no_room() -> None:
     asked, dictionary = (
         query((READ[0],), [made("MIN", READ[2]), made("MAX", READ[1])]),

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from place.engine.changes import Change
 from place.engine.columns import Columns
+from place.engine.flows import changed_flows, flow_of
 from place.engine.join import Joiner
 from place.engine.near import NearGroup
 from place.engine.objects import Changed
@@ -23,10 +25,10 @@ from place.engine.part import Flow, Part
 from place.engine.plans import RangePlan, UpperPlan
 from place.engine.refine import Decided
 from place.engine.regions import Regions
-from place.engine.rows import View, region_view
+from place.engine.rows import View, by_plan
 from place.engine.said import NOTHING, Said
 from place.engine.tally import CHOOSE, JOIN
-from place.engine.vector import same_rows
+from place.engine.vector import outputs
 from place.engine.window import NEVER, Pairs, Queue
 from place.model.schema import Stream
 from place.plan.query import Query
@@ -56,6 +58,9 @@ class Upper:
     entering: tuple[Numbers, Flow] | None = None
     """The readings that come into its window at this instant."""
 
+    is_direct: bool = False
+    """Is what comes and goes already what is told? Then it is told together with its group's."""
+
     @property
     def query(self) -> Query:
         return self.upper.asked
@@ -71,6 +76,10 @@ class Above:
         self._bases: dict[int, Query] = {}
         """The group of kNN queries that a plan tells its candidates."""
         self._partners: dict[tuple[str, tuple[int, ...]], Columns] = {}
+        self._windows: set[int] = set()
+        self._alone: set[int] = set()
+        """Queries that have a row without any object, as long as they have their focal objects."""
+        self._touched: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.uppers)
@@ -93,11 +102,19 @@ class Above:
             partners = {i: self._partner(upper, i, tables) for i in upper.joined}
             joiner = Joiner(upper, partners, self._cell.dictionary)
         window = self._window(plan, upper)
-        made = Upper(plan, upper, joiner, window, stage)
+        alone = self._cell.place.matrix.rows == 1
+        direct = upper.query.nearest is not None and alone and not upper.has_answer
+        made = Upper(plan, upper, joiner, window, stage, is_direct=direct)
         self.uppers[number] = made
-        if window is not None and content is not None:
-            window.load(content)
-            made.flows.append(window.content(1))
+        if not made.is_direct:
+            self._touched.add(number)
+        if upper.query.groups == () and upper.query.focals and window is None:
+            self._alone.add(number)
+        if window is not None:
+            self._windows.add(number)
+            if content is not None:
+                window.load(content)
+                made.flows.append(window.content(1))
         nearest = upper.query.nearest
         if nearest is None:
             return True
@@ -105,8 +122,7 @@ class Above:
         is_new = shape not in self.groups
         if is_new:
             store = self._cell.subjects[plan.subject]
-            merges = self._cell.place.matrix.rows > 1
-            self.groups[shape] = NearGroup(plan, store, joiner, merges)
+            self.groups[shape] = NearGroup(plan, store, joiner, not alone)
             self._bases[number] = shape
         focal = -1
         if nearest.focal is not None:
@@ -169,6 +185,8 @@ class Above:
         """End a query; must its regions be removed?"""
         upper = self.uppers[number]
         upper.stage = stage
+        if not upper.is_direct:
+            self._touched.add(number)
         if upper.window is not None:
             upper.flows.append(upper.window.content(-1))
         if upper.upper.query.nearest is None:
@@ -181,6 +199,8 @@ class Above:
         """Queries that have ended; the plans whose regions nobody needs any more."""
         for number in dropped:
             self.uppers.pop(number, None)
+            self._windows.discard(number)
+            self._alone.discard(number)
         read = {
             (upper.query.sources[i].relation.name, upper.upper.needed[i])
             for upper in self.uppers.values()
@@ -217,52 +237,12 @@ class Above:
             slots, chosen = decided.slots.astype(np.int64), decided.now.copy()
             if group.joiner is not None:
                 at = np.flatnonzero(chosen)
-                flow = self._flow_of(group.plan, slots[at], None, view, rows, True)
+                flow = flow_of(self._cell, group.plan, slots[at], None, view, rows, True)
                 chosen[at] = group.joiner.qualifies(flow)
             group.choose(slots, chosen)
             return
         plan = self.uppers[number].plan
-        was, now = decided.was, decided.now
-        if not plan.watches:
-            was, now = was & ~now, now & ~was
-        sides = []
-        for mask, is_now in ((was, False), (now, True)):
-            at = np.flatnonzero(mask)
-            owners = regions.owner[decided.regions[at]]
-            slots = decided.slots[at].astype(np.int64)
-            sides.append(self._flow_of(plan, slots, owners, view, rows, is_now))
-        both = was & now
-        if both.any():
-            stay = [np.flatnonzero(both[np.flatnonzero(mask)]) for mask in (was, now)]
-            same = np.ones(len(stay[0]), np.bool_)
-            for one, two in zip(sides[0].sources, sides[1].sources, strict=True):
-                if one is not None and two is not None:
-                    same &= same_rows(one.take(stay[0]), two.take(stay[1]))
-            for i, at in enumerate(stay):
-                keep = np.ones(len(sides[i]), np.bool_)
-                keep[at[same]] = False
-                sides[i] = sides[i].take(np.flatnonzero(keep))
-        self.uppers[number].flows += [side for side in sides if len(side)]
-
-    def _flow_of(
-        self,
-        plan: RangePlan,
-        slots: Numbers,
-        owners: Numbers | None,
-        view: View,
-        rows: dict[str, Changed],
-        now: bool,
-    ) -> Flow:
-        """The rows of pairs, as they are or were."""
-        assert plan.upper is not None
-        needed = plan.upper.needed
-        sources: list[Columns | None] = [None] * len(needed)
-        sources[plan.query.subject] = view.take(slots, now, needed[plan.query.subject])
-        table = plan.query.query_table
-        if table is not None and owners is not None:
-            regions = region_view(self._cell, plan, rows)
-            sources[table.source] = regions.take(owners, now, needed[table.source])
-        return Flow(np.full(len(slots), 1 if now else -1, np.int64), tuple(sources))
+        self._tell(number, *changed_flows(self._cell, plan, regions, decided, view, rows))
 
     def _enter(
         self,
@@ -284,7 +264,7 @@ class Above:
             ranks = said.ranks(self._cell.subjects[plan.subject])
             order = np.lexsort((owners, ranks[readings], said.times[readings]))
             readings, owners = readings[order], owners[order]
-        flow = self._flow_of(plan, readings, owners, View(said.rows, None), rows, True)
+        flow = flow_of(self._cell, plan, readings, owners, View(said.rows, None), rows, True)
         if isinstance(window, Pairs):
             other = _other_stream(plan.query)
             sources = list(flow.sources)
@@ -296,7 +276,12 @@ class Above:
         upper.entering = (readings, flow)
 
     def _slide(
-        self, upper: Upper, instant: int, said: Said | None, changed: Changed | None
+        self,
+        number: int,
+        upper: Upper,
+        instant: int,
+        said: Said | None,
+        changed: Changed | None,
     ) -> None:
         """A window takes what came, and lets go of what is over."""
         window, subject = upper.window, upper.plan.subject
@@ -314,7 +299,7 @@ class Above:
                     order = np.argsort(said.keys[readings], kind="stable")
                     come[np.searchsorted(keys, said.keys[readings[order]])] = True
                     rows = flow.take(order).sources
-                upper.flows.append(window.replace(keys, come, rows))
+                self._tell(number, window.replace(keys, come, rows))
         elif isinstance(window, Queue):
             if said is not None and entering is not None:
                 readings, flow = entering
@@ -322,8 +307,8 @@ class Above:
                 ends = self._ends(upper, times)
                 numbers = np.cumsum(np.diff(readings, prepend=readings[:1]) != 0)
                 keys = said.keys[readings]
-                upper.flows.append(window.enter(keys, times, ends, numbers, flow.sources))
-            upper.flows.append(window.leave(instant))
+                self._tell(number, window.enter(keys, times, ends, numbers, flow.sources))
+            self._tell(number, window.leave(instant))
 
     def _ends(self, upper: Upper, times: Numbers) -> Numbers:
         """The instants at which readings of these times leave."""
@@ -340,8 +325,8 @@ class Above:
 
     def next_expiry(self) -> int:
         """The next instant at which a window lets go of a reading."""
-        windows = (upper.window for upper in self.uppers.values() if upper.window is not None)
-        return min((window.next_expiry() for window in windows), default=NEVER)
+        windows = (self.uppers[number].window for number in self._windows)
+        return min((w.next_expiry() for w in windows if w is not None), default=NEVER)
 
     def finish(
         self,
@@ -349,34 +334,41 @@ class Above:
         objects: Mapping[str, Changed],
         said: Mapping[str, Said],
         ended: Sequence[int],
-    ) -> list[Part]:
+    ) -> list[Change | Part]:
         """What the instant has changed of each query, as parts of the answers."""
-        for upper in self.uppers.values():
-            if upper.window is not None:
-                subject = upper.plan.subject
-                self._slide(upper, instant, said.get(subject), objects.get(subject))
+        for number in self._windows:
+            upper, subject = self.uppers[number], self.uppers[number].plan.subject
+            self._slide(number, upper, instant, said.get(subject), objects.get(subject))
+        parts: list[Change | Part] = []
         for group in self.groups.values():
-            self._choose(group, objects.get(group.plan.subject))
-        parts: list[Part] = []
-        for number, upper in self.uppers.items():
-            part = self._part(number, upper, instant, number in ended)
+            parts += self._choose(group, objects.get(group.plan.subject), instant)
+        for number in sorted(self._touched | self._alone):
+            part = self._part(number, self.uppers[number], instant, number in ended)
             if part is not None:
                 parts.append(part)
+        self._touched.clear()
         return parts
+
+    def _tell(self, number: int, *flows: Flow) -> None:
+        """Rows of a query that came and went at this instant."""
+        some = [flow for flow in flows if len(flow)]
+        if some:
+            self.uppers[number].flows += some
+            self._touched.add(number)
 
     def _base(self, group: NearGroup) -> int:
         return next(n for n, shape in self._bases.items() if self.groups[shape] is group)
 
-    def _choose(self, group: NearGroup, changed: Changed | None) -> None:
-        """Who the nearest are now, as rows of each kNN query."""
+    def _choose(self, group: NearGroup, changed: Changed | None, instant: int) -> list[Change]:
+        """Who the nearest are now, as rows of each kNN query, or as what is told of it."""
         cell, plan = self._cell, group.plan
         if changed is None and not group.is_touched(cell.focals):
-            return
+            return []
         view = View(cell.subjects[plan.subject].columns, changed)
         with cell.tally.timed((self._base(group), CHOOSE)):
             (rows, slots, weights), ranks = group.find(cell, changed, view)
         flows = [
-            self._flow_of(plan, slots[at], None, view, {}, is_now)
+            flow_of(self._cell, plan, slots[at], None, view, {}, is_now)
             for at, is_now in (
                 (np.flatnonzero(weights < 0), False),
                 (np.flatnonzero(weights > 0), True),
@@ -386,21 +378,44 @@ class Above:
         flow, rows = Flow.joined(flows), rows[order]
         if ranks is not None:
             flow = Flow(flow.weights, flow.sources, ranks.take(order))
+        if not group.merges and plan.upper is not None and not plan.upper.has_answer:
+            changes = self._direct(group, rows, flow, instant)
+            group.finish()
+            return changes
         by_row = np.argsort(rows, kind="stable")
-        rows = rows[by_row]
-        flow = flow.take(by_row)
+        rows, flow = rows[by_row], flow.take(by_row)
         starts = np.searchsorted(rows, np.arange(len(group.numbers) + 1))
         numbers = group.numbers
         for row in np.unique(rows).tolist() if not group.merges else group.held():
-            upper = self.uppers[int(numbers[row])]
+            number = int(numbers[row])
+            upper = self.uppers[number]
             mine = flow.take(slice(int(starts[row]), int(starts[row + 1])))
             if group.merges:
                 told, upper.told = upper.told, mine
-                if told is not None and len(told):
-                    upper.flows.append(Flow(-told.weights, told.sources, told.ranks))
-            if len(mine):
-                upper.flows.append(mine)
+                if told is not None:
+                    self._tell(number, Flow(-told.weights, told.sources, told.ranks))
+            self._tell(number, mine)
         group.finish()
+        return []
+
+    def _direct(self, group: NearGroup, rows: Numbers, flow: Flow, instant: int) -> list[Change]:
+        """The rows of all kNN queries of a shape, made together."""
+        cell, upper = self._cell, group.plan.upper
+        assert upper is not None
+        numbers = group.numbers[rows]
+        cell.tally.count(CHOOSE, numbers)
+        if group.joiner is not None:
+            flow, origin = group.joiner.expand(flow)
+            numbers = numbers[origin]
+            cell.tally.count(JOIN, numbers)
+        named = [(output.name, output.expression) for output in upper.query.outputs]
+        made = outputs(named, flow.sources, len(flow), cell.dictionary)
+        changes: list[Change] = []
+        for sign in (-1, 1):
+            mine = np.flatnonzero(flow.weights == sign)
+            columns = [made.array(i, mine) for i in range(len(named))]
+            changes += by_plan(cell, numbers[mine], columns, sign, instant)
+        return changes
 
     def _part(self, number: int, upper: Upper, instant: int, ends: bool) -> Part | None:
         present = self._is_present(upper)

@@ -125,18 +125,14 @@ class Values(Multiset):
         crossed = self.rows[items]
         return Crossed(crossed[:, 0].copy(), crossed[:, 1].copy(), signs[changed], items)
 
-    def renumber(self, kept: Numbers, size: int) -> Numbers:
-        """Groups get new numbers: those at these slots of `size`, in order, and no others.
-
-        Returns the slots of the values that are kept, in the order of their new numbers.
-        """
+    def renumber(self, kept: Numbers, size: int) -> None:
+        """Groups get new numbers: those at these slots of `size`, in order, and no others."""
         numbers = np.full(size, -1, np.int64)
         numbers[kept] = np.arange(len(kept))
         groups = numbers[self.rows[: self.used, 0]]
         left = np.flatnonzero((self.counts[: self.used] != 0) & (groups >= 0))
         self.rows[: self.used, 0] = groups
         self.keep(left)
-        return left
 
 
 class TextOrder:

@@ -7,14 +7,12 @@ from what the objects and regions were and are, so every change is found by comp
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from place.engine.above import Above
-from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.filters import make_passes
 from place.engine.focals import Focals
@@ -22,13 +20,14 @@ from place.engine.lay import Layout, attribute_boxes
 from place.engine.meet import Join
 from place.engine.objects import Changed, Messages, Objects
 from place.engine.observe import Observer
-from place.engine.part import Part
 from place.engine.plans import Group, RangePlan, compile_plan, has_upper, readings_of
 from place.engine.regions import Regions
 from place.engine.retain import evict, reach_of
 from place.engine.route import Place
+from place.engine.rows import Shapes
 from place.engine.said import Said, listen
 from place.engine.shapes import fan_of
+from place.engine.step import Found, Step
 from place.engine.tally import Tally
 from place.engine.trail import Passes
 from place.engine.window import Pairs
@@ -39,29 +38,6 @@ from place.plan.bind_query_table import layout_of
 from place.plan.query import Around, Query
 
 Numbers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Step:
-    """All that happens at one instant.
-
-    `messages` are what the keys of each stream say, of which the last word counts; `readings` are
-    those that were told, without expiries, for windows, which hold all of them. `tables` are the
-    rows of the tables that registered queries read, `contents` what windows hold already. `stage`
-    puts what happens at one instant in order.
-    """
-
-    instant: int
-    messages: Mapping[str, Messages] = field(default_factory=dict)
-    readings: Mapping[str, Messages] = field(default_factory=dict)
-    register: Sequence[Query] = ()
-    drop: Sequence[str] = ()
-    tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    contents: Mapping[str, pa.Table] = field(default_factory=dict)
-    stage: int = 0
-
-
-Found = Change | Part
 
 
 class Cell:
@@ -87,6 +63,7 @@ class Cell:
         self.plans: dict[int, RangePlan] = {}
         self.groups: dict[Group, Regions] = {}
         self.passes: dict[Group, Passes] = {}
+        self.shapes = Shapes()
         self._join = Join(self)
         self.focals = Focals()
         self.layout = Layout(self.focals)
@@ -285,6 +262,7 @@ class Cell:
         plan = compile_plan(query, self.dictionary)
         number, self._next = self._next, self._next + 1
         self.plans[number] = plan
+        self.shapes.add(number, plan)
         self.numbers[query.name] = number
         is_here = query.query_table is not None or self.place.has_query(query.name)
         if not is_here:
@@ -402,6 +380,10 @@ class Cell:
             self.observer.end(number)
             self.tally.end(number)
         self.plans = {number: plan for number, plan in self.plans.items() if number in kept}
+        if len(self.shapes.plans) > 64 + 2 * len(self.plans):
+            self.shapes = Shapes()
+            for number, plan in self.plans.items():
+                self.shapes.add(number, plan)
         read = {s.relation.name for plan in self.plans.values() for s in plan.query.sources}
         for stores in (self.subjects, self.region_rows):
             for name in [n for n, store in stores.items() if n not in read]:

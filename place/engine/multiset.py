@@ -94,12 +94,7 @@ class Multiset:
     """Packed rows at slots, with their counts. A slot stays one row's until `compact` says so."""
 
     def __init__(self, width: int) -> None:
-        self._width = width
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        self.rows = np.empty((8, self._width), np.int64)
+        self.rows = np.empty((8, width), np.int64)
         self.counts = np.zeros(8, np.int64)
         self.used = 0
         self._marks = np.zeros(8, np.bool_)
@@ -134,9 +129,6 @@ class Multiset:
         self.rows = longer(self.rows[kept], 8)
         self.counts = longer(self.counts[kept], 8)
         self._marks = np.zeros(len(self.counts), np.bool_)
-        self._index()
-
-    def _index(self) -> None:
         size = 32
         while size <= 2 * self.used:
             size *= 2

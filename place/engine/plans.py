@@ -111,6 +111,11 @@ class RangePlan:
         return self.upper is not None and self.upper.query.window is not None
 
     @property
+    def asked(self) -> Query:
+        """The query as it was registered."""
+        return self.query if self.upper is None else self.upper.asked
+
+    @property
     def name(self) -> str:
         return self.query.name
 
@@ -269,7 +274,7 @@ def compile_plan(
         watches=bool(changing),
         is_plain=all(isinstance(output.expression, Column) for output in query.outputs),
         is_simple=exact_shape and found.exact and indexed,
-        is_keyed=_is_keyed(query),
+        is_keyed=_is_keyed(asked),
         has_choice=asked.hint is None and asked.query_table is None and has_choice(asked),
         reads=_reads(query, left),
         filter=passes,
@@ -298,15 +303,14 @@ def _joins(upper: UpperPlan | None) -> Hashable:
 
 
 def _is_keyed(query: Query) -> bool:
-    """Do the outputs hold the key of the object, and that of the region's row?"""
+    """Do the outputs hold the keys of all rows that they are made of?"""
     shown = {
         (output.expression.source, output.expression.index)
         for output in query.outputs
         if isinstance(output.expression, Column)
     }
-    sources = {query.subject} | ({query.query_table.source} if query.query_table else set())
-    for number in sources:
-        relation = query.sources[number].relation
+    for number, source in enumerate(query.sources):
+        relation = source.relation
         unique = isinstance(relation, Stream) or relation.unique
         if not unique or (number, relation.key) not in shown:
             return False

@@ -38,6 +38,8 @@ def observed(cell: Cell, name: str) -> Observed:
         rows["answer"] = counts[TOLD]
     else:
         mine = tally.rows(number)
+        if above.is_direct:
+            rows["answer"] = mine[TOLD]
         rows["choose"] = mine[CHOOSE]
         seconds["choose"] = tally.seconds((base, CHOOSE))
         if above.joiner is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +106,36 @@ def region_view(cell: Cell, plan: RangePlan, rows: dict[str, Changed]) -> View:
     return View(cell.region_rows[name].columns, rows.get(name))
 
 
+class Shapes:
+    """Plans that say the same of their objects, and differ only in where their regions are.
+
+    The rows of all of them are made together (PLACE, section 6).
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+        self._of = np.full(16, -1, np.int64)
+        self.plans: list[RangePlan] = []
+        """One plan of each shape."""
+
+    def add(self, number: int, plan: RangePlan) -> None:
+        """A plan comes; those with something above the join have no shape here."""
+        if number >= len(self._of):
+            self._of = np.concatenate([self._of, np.full(max(number, len(self._of)), -1)])
+        if plan.upper is not None:
+            return
+        query = plan.query
+        key = (query.sources, query.subject, query.query_table, query.outputs, plan.watches)
+        if key not in self._known:
+            self._known[key] = len(self.plans)
+            self.plans.append(plan)
+        self._of[number] = self._known[key]
+
+    def of(self, numbers: Numbers) -> Numbers:
+        """The shapes of plans, −1 for those that have none."""
+        return self._of[numbers]
+
+
 def make_changes(
     cell: Cell,
     regions: Regions,
@@ -117,18 +148,14 @@ def make_changes(
     changes: list[Change] = []
     if not len(decided.regions):
         return changes
-    (held,) = np.nonzero(np.bincount(regions.plan[: regions.size] + 1))
-    numbers = (held[held > 0] - 1).tolist()
-    plans = regions.plan[decided.regions] if len(numbers) > 1 else None
-    for number in numbers:
-        plan = cell.plans[number]
-        if plan.upper is not None:
-            continue
+    numbers = regions.plan[decided.regions]
+    shapes = cell.shapes.of(numbers)
+    (found,) = np.nonzero(np.bincount(shapes + 1))
+    for shape in (found[found > 0] - 1).tolist():
+        plan = cell.shapes.plans[shape]
         was, now = decided.was, decided.now
-        if plans is not None:
-            mine = plans == number
-            if not mine.any():
-                continue
+        if len(found) > 1:
+            mine = shapes == shape
             was, now = was & mine, now & mine
         if not plan.watches:  # who stays has the row that it had
             was, now = was & ~now, now & ~was
@@ -144,10 +171,31 @@ def make_changes(
         if plan.watches:
             sides = _without_stays(sides[0], sides[1], was & now)
         for (chosen, columns), sign in zip(sides, (-1, 1), strict=True):
-            if len(chosen):
-                cell.tally.add(number, TOLD, len(chosen))
-                at = instants if isinstance(instants, int) else instants[chosen]
-                changes.append(Change(plan.query, sign, at, tuple(columns), plan.is_keyed))  # type: ignore[arg-type]
+            at = instants if isinstance(instants, int) else instants[chosen]
+            changes += by_plan(cell, numbers[chosen], columns, sign, at)
+    return changes
+
+
+def by_plan(
+    cell: Cell, numbers: Numbers, columns: Sequence[pa.Array], sign: int, instants: int | Numbers
+) -> list[Change]:
+    """Rows of several plans, whose numbers are given, as changes, each of one plan."""
+    if not len(numbers):
+        return []
+    cell.tally.count(TOLD, numbers)
+    cuts = [0, len(numbers)]
+    if (numbers != numbers[0]).any():
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        columns = [column.take(pa.array(order)) for column in columns]
+        instants = instants if isinstance(instants, int) else instants[order]
+        cuts[1:1] = (np.flatnonzero(np.diff(numbers)) + 1).tolist()
+    changes: list[Change] = []
+    for start, end in pairwise(cuts):
+        plan = cell.plans[int(numbers[start])]
+        at = instants if isinstance(instants, int) else instants[start:end]
+        some = tuple(column.slice(start, end - start) for column in columns)
+        changes.append(Change(plan.asked, sign, at, some, plan.is_keyed))  # type: ignore[arg-type]
     return changes
 
 

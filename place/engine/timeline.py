@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from place.engine.cell import Cell, Found, Step
+from place.engine.cell import Cell
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
 from place.engine.past import ceil_all
 from place.engine.route import Place
 from place.engine.run import can_run, run
+from place.engine.step import Found, Step
 from place.model.schema import Stream
 from place.plan.query import Query
 

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.answers import Answers, split
-from place.engine.cell import Found
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
 from place.engine.past import Past
 from place.engine.report import observed
 from place.engine.route import Place
+from place.engine.step import Found
 from place.engine.timeline import Timeline
 from place.model.clock import Clocks
 from place.model.reading import Advance

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from place.engine.answers import Answers
-from place.engine.cell import Found
 from place.engine.changes import Change, settle
 from place.engine.columns import Dictionary
 from place.engine.part import Part
 from place.engine.route import Matrix
+from place.engine.step import Found
 from place.engine.worker import PROBE, Segment, Told, Worker
 from place.model.delta import Answer, Delta
 from place.model.reading import Advance, Input, Reading

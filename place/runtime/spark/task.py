@@ -18,11 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs
 
-from place.engine.cell import Found
 from place.engine.changes import Change, settle
 from place.engine.part import Part
 from place.engine.route import Matrix, Place
 from place.engine.state import load_worker, save_worker
+from place.engine.step import Found
 from place.engine.worker import Segment, TableOf, Told, Worker
 from place.model.reading import Advance
 from place.model.types import Row
