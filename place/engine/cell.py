@@ -421,6 +421,8 @@ class Cell:
 
     def _change_region_rows(self, changed: dict[str, Changed], step: Step) -> None:
         """Rows of a query table that streams in: new, other, or gone."""
+        if not changed:
+            return
         for number, plan in self.plans.items():
             table = plan.query.query_table
             if table is None or plan.name not in self.numbers:

@@ -65,11 +65,12 @@ def settle(changes: Sequence[Change]) -> list[Change]:
     for change in changes:
         if len(change):
             groups.setdefault(change.query.name, []).append(change)
+    few = sum(map(len, changes)) < FEW
     for group in groups.values():
-        if sum(len(change) for change in group) < FEW:
-            settled += _settled_few(group)
-        elif all(change.is_settled for change in group) or len({c.sign for c in group}) == 1:
+        if not few and (all(c.is_settled for c in group) or len({c.sign for c in group}) == 1):
             settled += group
+        elif sum(map(len, group)) < FEW:
+            settled += _settled_few(group)
         else:
             settled += _settled_many(group)
     return settled

@@ -20,7 +20,7 @@ from place.model.time import BEGINNING
 
 MOST_RECENT = 1_000_000
 """Readings that wait for a stream that is slow or silent."""
-HISTORY = 100_000
+HISTORY = 10_000
 """Readings that every stream keeps for windows to come; the option `history` keeps more."""
 SLACK = 4
 """Readings are let go when there is one of so many too much."""

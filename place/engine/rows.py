@@ -18,11 +18,9 @@ from place.engine.objects import Changed, Objects
 from place.engine.plans import RangePlan
 from place.engine.regions import Regions
 from place.engine.tally import TOLD
-from place.engine.vector import same_rows
+from place.engine.vector import outputs, same_rows
 from place.kernels.order import SERIAL, Pool
-from place.model.segment import ARROW
 from place.model.types import Row
-from place.plan.evaluate import evaluate
 from place.plan.expression import Column
 
 if TYPE_CHECKING:
@@ -166,7 +164,8 @@ def make_changes(
             slots = decided.slots[chosen]
             return chosen, _output(cell, plan, slots, owners, view, rows, is_now)
 
-        pool = Pool(cell.threads if len(was) > SERIAL else 1)
+        # Texts that expressions make get codes, one after the other.
+        pool = Pool(cell.threads if plan.is_plain and len(was) > SERIAL else 1)
         sides = pool.map([partial(side, was, False), partial(side, now, True)])
         if plan.watches:
             sides = _without_stays(sides[0], sides[1], was & now)
@@ -249,10 +248,7 @@ def _output(
             assert isinstance(output.expression, Column)
             columns.append(taken[output.expression.source].array(output.expression.index, every))
         return columns
-    blank: list[Row] = [()] * len(slots)
-    sources = [taken[i].rows(every) if i in taken else blank for i in range(len(query.sources))]
-    pairs = list(zip(*sources, strict=True))
-    return [
-        pa.array([evaluate(output.expression, pair) for pair in pairs], ARROW[kind])
-        for output, kind in zip(query.outputs, query.types, strict=True)
-    ]
+    sources = [taken.get(i) for i in range(len(query.sources))]
+    named = [(output.name, output.expression) for output in query.outputs]
+    made = outputs(named, sources, len(slots), cell.dictionary)
+    return [made.array(i, slice(None)) for i in range(len(named))]

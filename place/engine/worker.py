@@ -85,12 +85,12 @@ class Worker:
         ended = [
             query
             for key, query in before.queries.items()
-            if key not in catalog.queries or query.tables & refreshed
+            if key not in catalog.queries or (refreshed and query.tables & refreshed)
         ]
         begun = [
             query
             for key, query in catalog.queries.items()
-            if key not in before.queries or query.tables & refreshed
+            if key not in before.queries or (refreshed and query.tables & refreshed)
         ]
         again = {query.name for query in ended} & {query.name for query in begun}
         kept = {query.name: self._content(query) for query in ended if query.name in again}

@@ -22,23 +22,6 @@ LOOSE_COST = 2
 
 
 @njit(nogil=True, cache=True)
-def _append(into, nest, points, cells, grids):
-    """Puts a nest behind so many points, cells and grids of another."""
-    into.xs[points : points + len(nest.xs)] = nest.xs
-    into.ys[points : points + len(nest.ys)] = nest.ys
-    if len(nest.zs):
-        into.zs[points : points + len(nest.zs)] = nest.zs
-    into.names[points : points + len(nest.names)] = nest.names
-    for cell in range(len(nest.starts)):
-        into.starts[cells + cell] = nest.starts[cell] + np.uint32(points)
-        into.inner[cells + cell] = nest.inner[cell] + grids if nest.inner[cell] >= 0 else -1
-    for grid in range(len(nest.shapes)):
-        into.places[grids + grid] = nest.places[grid]
-        into.shapes[grids + grid] = nest.shapes[grid]
-        into.shapes[grids + grid, FIRST] += cells
-
-
-@njit(nogil=True, cache=True)
 def _strike(xs, ys, zs, where, moved):
     """Points that move are taken from where they were; where that is, NaN if they were nowhere."""
     before = np.full((len(moved), 3 if len(zs) else 2), np.nan)
@@ -109,6 +92,7 @@ class Layers:
         return where
 
     def _lay_on(self, top: Nest) -> None:
+        """Puts a nest behind the points, cells and grids of what stands."""
         points, cells, grids = self._sizes
         deep = points if len(self.nest.zs) else 0
         sizes = (points, points, deep, points, cells, cells, grids, grids)
@@ -116,7 +100,12 @@ class Layers:
         parts = list(zip(self.nest, top, sizes, strict=True))
         if any(len(old) < size + len(new) for old, new, size in parts):
             self.nest = Nest(*(_with_room(old[:size], 2 * len(new)) for old, new, size in parts))
-        _append(self.nest, top, points, cells, grids)
+        for number, (_, new, size) in enumerate(parts):
+            self.nest[number][size : size + len(new)] = new
+        self.nest.starts[cells : cells + len(top.starts)] += np.uint32(points)
+        self.nest.shapes[grids : grids + len(top.shapes), FIRST] += cells
+        inner = self.nest.inner[cells : cells + len(top.inner)]
+        inner[inner >= 0] += grids
         self.roots, self._on_top = np.array([0, grids], np.int64), len(top.names)
         self._grids = grids + len(top.shapes)
         self._where[top.names] = np.arange(points, points + len(top.names), dtype=np.int32)

@@ -84,10 +84,10 @@ def _carry(shifted, old_starts, old_members, old_measures, starts, members, meas
     """Takes the answers of queries that stand to their new places."""
     for query in range(len(old_starts) - 1):
         if not shifted[query]:
-            first, last = old_starts[query], old_starts[query + 1]
-            start = starts[query]
-            members[start : start + last - first] = old_members[first:last]
-            measures[start : start + last - first] = old_measures[first:last]
+            apart = starts[query] - old_starts[query]
+            for i in range(old_starts[query], old_starts[query + 1]):
+                members[i + apart] = old_members[i]
+                measures[i + apart] = old_measures[i]
 
 
 @njit(nogil=True, cache=True)

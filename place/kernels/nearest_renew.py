@@ -194,10 +194,13 @@ def renew(
     told = np.uint64(told)
     while first < len(todo):
         size = min(len(held.queries), len(todo) - first)
-        held.queries[:size] = todo[first : first + size]
+        for k in range(size):
+            held.queries[k] = todo[first + k]
         _begin(held, size, layered, centers, excluded, ks, shifted, *old)
-        most = (held.wanted[:size] + held.old_counts[:size]).sum()
-        if np.int64(told) + most > len(out_query):
+        most = np.int64(told)
+        for k in range(size):
+            most += held.wanted[k] + held.old_counts[k]
+        if most > len(out_query):
             break
         if layered and _stand(held, size, moved, old[0], old[2]):
             gather(held, size, points, zs, roots[1:], moved, order, queue)
@@ -207,7 +210,8 @@ def renew(
         asked = _start(held, size)
         while asked:
             aim(held, size, points, largest)
-            sure[:size] = held.bounds[:size] == np.inf
+            for k in range(size):
+                sure[k] = held.bounds[k] == np.inf
             gather(held, size, points, zs, roots, None, order, queue)
             settle(held, order, size)
             asked = _end(held, size, sure)

@@ -84,10 +84,10 @@ def settle(batch, sorter, size):
     for k in range(size):
         if states[k] != ASKED:
             continue
-        first = np.uint64(k * room)
         if counts[k] > FEW:
-            counts[k] = _settle_many(dists, slots, first, counts[k], wanted[k], ranks)
+            counts[k] = _settle_many(dists, slots, k * room, counts[k], wanted[k], ranks)
             continue
+        first = np.uint64(k * room)
         count = np.uint64(counts[k])
         for i in range(count):
             turns[i] = 0
@@ -120,22 +120,43 @@ def _is_before(slot, other, ranks):
 
 
 @njit(nogil=True, cache=True)
-def _settle_many(all_dists, all_slots, first, found, wanted, ranks):
-    """The same for many candidates of one query; how many are left."""
-    dists, slots = all_dists[first : first + found], all_slots[first : first + found]
-    order = np.argsort(dists)
-    dists[:], slots[:] = dists[order], slots[order]
-    start = 0
-    while start < min(found, wanted):
-        end = start + 1
-        while end < found and dists[end] == dists[start]:
-            end += 1
-        if end > start + 1:
-            slots[start:end] = np.sort(slots[start:end])
-            turn = np.argsort(ranks[slots[start:end]], kind="mergesort")
-            slots[start:end] = slots[start:end][turn]
-        start = end
-    return min(found, wanted)
+def _settle_many(dists, slots, first, found, wanted, ranks):
+    """The same for many candidates of one query, by a heap with the worst of the best at its root;
+    how many are left."""
+    left = min(found, wanted)
+    for root in range(left // 2 - 1, -1, -1):
+        at = first + root
+        _sift(dists, slots, first, root, left, dists[at], slots[at], ranks)
+    for i in range(first + left, first + found):
+        if _is_nearer(dists[i], slots[i], dists[first], slots[first], ranks):
+            _sift(dists, slots, first, 0, left, dists[i], slots[i], ranks)
+    for last in range(left - 1, 0, -1):
+        dist, slot = dists[first + last], slots[first + last]
+        dists[first + last], slots[first + last] = dists[first], slots[first]
+        _sift(dists, slots, first, 0, last, dist, slot, ranks)
+    return left
+
+
+@njit(nogil=True, cache=True)
+def _sift(dists, slots, first, root, end, dist, slot, ranks):
+    """Puts a candidate in place of the root, or where it belongs below it."""
+    while 2 * root + 1 < end:
+        child = 2 * root + 1
+        at = first + child
+        if child + 1 < end and _is_nearer(
+            dists[at], slots[at], dists[at + 1], slots[at + 1], ranks
+        ):
+            child, at = child + 1, at + 1
+        if not _is_nearer(dist, slot, dists[at], slots[at], ranks):
+            break
+        dists[first + root], slots[first + root] = dists[at], slots[at]
+        root = child
+    dists[first + root], slots[first + root] = dist, slot
+
+
+@njit(nogil=True, cache=True)
+def _is_nearer(dist, slot, other_dist, other, ranks):
+    return dist < other_dist or (dist == other_dist and _is_before(slot, other, ranks))
 
 
 @njit(nogil=True, cache=True)

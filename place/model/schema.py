@@ -60,7 +60,7 @@ class Stream:
     source: External | None = None
     retention: Retention | None = None
     history: int | None = None
-    """How long readings are kept for windows that begin later, beside the last 100,000."""
+    """How long readings are kept for windows that begin later, beside the last 10,000."""
 
 
 @dataclass(frozen=True)

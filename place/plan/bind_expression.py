@@ -208,7 +208,7 @@ class ExpressionBinder:
             return Constant(-int(inner.this), Type.BIGINT)
         operand = self.bind(inner)
         if isinstance(operand, Constant) and isinstance(operand.value, float):
-            return Constant(-operand.value, Type.DOUBLE)
+            return Constant(0.0 - operand.value, Type.DOUBLE)
         if not (operand.type.is_numeric or operand.type in (Type.INTERVAL, Type.NULL)):
             raise wrong(f"-{show(operand)}: a {operand.type.value} has no sign", position_of(node))
         return Negate(operand, operand.type)

@@ -10,6 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -196,9 +197,17 @@ def aggregate(function: Aggregate, rows: Sequence[Sequence[Row]]) -> Value:
 def total(values: list[Any], kind: Type) -> Value:
     """The sum, or NULL where it does not fit the type."""
     try:
-        return bounded(math.fsum(values) if kind is Type.DOUBLE else sum(values), kind)
+        return bounded(_sum(values) if kind is Type.DOUBLE else sum(values), kind)
     except OverflowError:
         return None
+
+
+def _sum(values: list[Any]) -> float:
+    """The exact sum, rounded once; `fsum` gives up where a part of it is too large."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return float(sum(map(Fraction, values)))
 
 
 def mean(values: list[Any], kind: Type) -> Value:
@@ -207,7 +216,7 @@ def mean(values: list[Any], kind: Type) -> Value:
         if kind is Type.INTERVAL:
             return round_half_even(sum(values), len(values))
         exact = all(isinstance(value, int) for value in values)
-        return bounded((sum(values) if exact else math.fsum(values)) / len(values), kind)
+        return bounded((sum(values) if exact else _sum(values)) / len(values), kind)
     except OverflowError:
         return None
 

@@ -94,15 +94,20 @@ class CatalogStore:
         old, new = before.of_kind(kind), after.of_kind(kind)
         if old is new:
             return
-        for name in old:
-            if old[name] is not new.get(name) or self._rows_differ(kind, name, before, after):
+        changed = {
+            name
+            for name in (old.keys() | new.keys() if kind == "table" else old.keys() ^ new.keys())
+            if old.get(name) is not new.get(name) or self._rows_differ(kind, name, before, after)
+        }
+        for name in changed:
+            if name in old:
                 self._db.execute(
                     "UPDATE definitions SET until = ?"
                     " WHERE kind = ? AND name = ? AND until IS NULL",
                     (after.version, kind, name),
                 )
-        for name in new:
-            if new[name] is not old.get(name) or self._rows_differ(kind, name, before, after):
+        for name in new if changed else ():
+            if name in changed:
                 rows = None
                 if kind == "table":
                     rows = _packed(new[name].columns, after.contents[name])
