@@ -122,6 +122,18 @@ JOINS = {
     "QW": ["Q.ID = W.rate", "Q.lim > W.rate", ""],
 }
 
+OWNERS = ("W", "Owners", ["CW"])
+JOINED = [
+    [],
+    [],
+    [OWNERS],
+    [OWNERS],
+    [("K", "Kinds", ["CK"])],
+    [OWNERS, ("K", "Kinds", ["CK", "WK"])],
+    [OWNERS, ("V", "Owners", ["WV"])],
+]
+"""The tables that cars are joined with, each by one of some pairs of names."""
+
 
 @dataclass
 class From:
@@ -154,35 +166,27 @@ def relations(draw: st.DrawFn) -> From:
         return regions(draw)
     if which == "stations":
         chosen = From({"S": "Stations"}, "S", (" OF Cars", " OF Cars", " OF Drones"))
-        if draw(st.integers(0, 2)) == 0:
+        if draw(st.integers(0, 2)) == 2:
             chosen.join(draw, "K", "Kinds", "SK")
         return chosen
     if which == "drones":
         chosen = From({"D": "Drones"}, "D", ("", " OF Cars"))
-        if draw(st.integers(0, 2)) == 0:
+        if draw(st.integers(0, 2)) == 2:
             chosen.join(draw, "W", "Owners", "DW")
         return chosen
     chosen = From({"C": "Cars"})
     if which == "previous":
         chosen = From({"C": "Cars", "P": "Cars"}, previous=True)
         chosen.conditions.append("C.id = P.id")
-    joined = draw(st.sampled_from(["", "", "W", "W", "K", "WK", "WV"]))
-    for alias in joined:
-        before = joined[joined.index(alias) - 1] if alias == "V" else "C"
-        table = "Kinds" if alias == "K" else "Owners"
-        pair = (
-            draw(st.sampled_from(["CK", "WK"]))
-            if joined == "WK" and alias == "K"
-            else before + alias
-        )
-        chosen.join(draw, alias, table, pair)
+    for alias, table, pairs in draw(st.sampled_from(JOINED)):
+        chosen.join(draw, alias, table, draw(st.sampled_from(pairs)))
     return chosen
 
 
 def regions(draw: st.DrawFn) -> From:
     """A query table, over cars or over stations."""
     table = draw(st.sampled_from(["Fences", "Fences", "Patrols", "Zones"]))
-    over_stations = draw(st.integers(0, 4)) == 0
+    over_stations = draw(st.integers(0, 4)) == 4
     subject, name = ("S", "Stations") if over_stations else ("C", "Cars")
     chosen = From({"Q": table, subject: name}, subject)
     of = ""
@@ -197,7 +201,7 @@ def regions(draw: st.DrawFn) -> From:
         chosen.conditions += draw(
             st.sampled_from([[], [], ["C.speed > Q.lim"], ["C.speed <= Q.lim"]])
         )
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 3)) == 3:
         chosen.join(draw, "W", "Owners", "QW")
     return chosen
 
@@ -228,13 +232,13 @@ def select(draw: st.DrawFn, world: World, moving_fences: bool) -> str:
     clauses = [f"FROM {chosen}"]
     if conditions:
         clauses.append("WHERE " + " AND ".join(conditions))
-    if not has_regions or draw(st.integers(0, 4)) == 0:
+    if not has_regions or draw(st.integers(0, 4)) == 4:
         clauses.append(inside(draw, world, chosen.leaders))
     if chosen.previous:
         clauses.append("WINDOW PREVIOUS")
-    elif not has_regions and draw(st.integers(0, 2)) == 0:
+    elif not has_regions and draw(st.integers(0, 2)) == 2:
         clauses.append(nearest(draw, world, chosen))
-    elif chosen.subject != "S" and draw(st.integers(0, 1)) == 0:
+    elif chosen.subject != "S" and draw(st.booleans()):
         clauses.append(window(draw))
     of = draw(st.sampled_from([" OF Cars", " OF Drones"])) if moving_fences else ""
     text = f"SELECT {outputs(draw, chosen, clauses)} {' '.join(clauses)}"
@@ -257,9 +261,9 @@ def window(draw: st.DrawFn) -> str:
 def outputs(draw: st.DrawFn, chosen: From, clauses: list[str]) -> str:
     """What SELECT lists; GROUP BY and HAVING are added to the clauses."""
     values = st.sampled_from(chosen.pool(VALUES))
-    distinct = "DISTINCT " if draw(st.integers(0, 3)) == 0 else ""
-    if draw(st.integers(0, 2)) > 0:
-        if draw(st.integers(0, 9)) == 0:
+    distinct = "DISTINCT " if draw(st.integers(0, 3)) == 3 else ""
+    if draw(st.integers(0, 2)) < 2:
+        if draw(st.integers(0, 9)) == 9:
             return distinct + "*"
         return distinct + ", ".join(draw(st.lists(values, min_size=1, max_size=3)))
     keys = draw(st.lists(values, max_size=2, unique=True))
@@ -267,7 +271,7 @@ def outputs(draw: st.DrawFn, chosen: From, clauses: list[str]) -> str:
     shown = draw(st.sampled_from([keys, keys, keys[1:]])) + totals
     if keys:
         clauses.append("GROUP BY " + ", ".join(keys))
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 3)) == 3:
         clauses.append(f"HAVING {having(draw, chosen)}")
     return distinct + ", ".join(shown)
 
@@ -277,7 +281,7 @@ def aggregate(draw: st.DrawFn, chosen: From) -> str:
     if which == "COUNT(*)":
         return which
     pool = chosen.pool(NUMBERS if which in ("SUM", "AVG") else VALUES)
-    distinct = "DISTINCT " if draw(st.integers(0, 3)) == 0 else ""
+    distinct = "DISTINCT " if draw(st.integers(0, 3)) == 3 else ""
     return f"{which}({distinct}{draw(st.sampled_from(pool))})"
 
 
@@ -341,7 +345,7 @@ class Scene:
 
     def create(self, draw: st.DrawFn, spec: TableSpec) -> None:
         options = self.world.with_options(spec.name)
-        if draw(st.integers(0, 2)) > 0:
+        if draw(st.integers(0, 2)) < 2:
             self.statement(spec.create(spec.rows(draw, 1, 6), options))
             return
         self.files.append(spec)
@@ -381,7 +385,8 @@ class Scene:
         """A reading of now; of a while ago, above all where that is not too late; of ahead."""
         line = reading(draw, self.world)
         options = " ".join(self.world.options[line.split()[0]])
-        if draw(st.integers(0, 2 if "lateness" in options else 19)):
+        often = 2 if "lateness" in options else 19
+        if draw(st.integers(0, often)) < often:
             return line
         ago = draw(st.sampled_from([0.5, 1, 2, 3, 4.5, -1] if "lateness" in options else [1, -1]))
         return f"{line} at {max(0.0, self.clock - ago)}s"

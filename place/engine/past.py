@@ -99,11 +99,11 @@ class Past:
             return
         self.floor = floor
         later = np.flatnonzero(due > floor)
-        if not len(later):
+        if not len(later) and self.stream.timeout is None:
             dictionary = self.base.columns.dictionary
             self.base, self.recent, self.fresh = Objects(self.stream, dictionary), [], []
             return
-        self._raise_base(said, due, said.keys[later])
+        self._raise_base(said, due, said.keys[later], closed)
         count = sum(map(len, self.recent))
         recent, fresh = later[later < count], later[later >= count]
         self.recent = [said.take(recent)] if len(recent) else []
@@ -116,7 +116,7 @@ class Past:
             floor = min(floor, closed - self.stream.history)
         return floor
 
-    def _raise_base(self, said: Messages, due: Numbers, keys: Numbers) -> None:
+    def _raise_base(self, said: Messages, due: Numbers, keys: Numbers, closed: int) -> None:
         """What objects had said by the floor, of those that spoke or expired after it."""
         stream, old = self.stream, self.base
         ready = np.flatnonzero(due <= self.floor)
@@ -131,6 +131,10 @@ class Past:
         self._put(old.keys[slots], old.times[slots], old.alive[slots], old.columns.take(slots))
         last = said.take(ready)
         wanted = np.isin(last.keys, keys) | (self.base.find_all(last.keys) >= 0)
+        if stream.timeout is not None:  # those that expire before anybody has seen them
+            ends = ceil_all(last.times + stream.timeout, stream.evaluate)
+            wanted |= (ends > self.floor) & (ends <= closed)
+            wanted |= np.isin(last.keys, last.keys[wanted])
         last = last.take(np.flatnonzero(wanted))
         taken = self.base.take_all(last.keys)
         only = self.base.seen(taken)

@@ -71,7 +71,8 @@ class _Scratch:
             np.empty(size * room, np.int32),
             np.empty(size * room, np.int32),
         )
-        self.sorter = np.empty(FEW, np.int32), np.empty(FEW), np.empty(FEW, np.int32)
+        most = max(FEW, room)
+        self.sorter = np.empty(FEW, np.int32), np.empty(most), np.empty(most, np.int32)
         self.rest = np.empty(grids, np.int32), np.zeros(slots, np.int32), np.zeros(1, np.int32)
 
     def fits(self, *sizes: int) -> bool:

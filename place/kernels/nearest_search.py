@@ -29,6 +29,8 @@ from place.kernels.nest import (
     SCALE,
     SIZE,
     cell_on,
+    is_before,
+    put_in_order,
 )
 
 FEW = 192
@@ -61,7 +63,7 @@ class Batch(NamedTuple):
 
 
 class Sorter(NamedTuple):
-    """What sorting needs: the ranks of points, and room for a few turns and copies."""
+    """What sorting needs: the ranks of points, and room for turns and for copies of candidates."""
 
     ranks: NDArray[np.int64]
     turns: Ints
@@ -85,7 +87,8 @@ def settle(batch, sorter, size):
         if states[k] != ASKED:
             continue
         if counts[k] > FEW:
-            counts[k] = _settle_many(dists, slots, k * room, counts[k], wanted[k], ranks)
+            put_in_order(dists, slots, k * room, counts[k], ranks, sorter.dists, sorter.slots)
+            counts[k] = min(counts[k], wanted[k])
             continue
         first = np.uint64(k * room)
         count = np.uint64(counts[k])
@@ -102,7 +105,7 @@ def settle(batch, sorter, size):
             for j in range(count):
                 for i in range(count):
                     if dists[first + i] == dists[first + j]:
-                        turns[i] += _is_before(slots[first + j], slots[first + i], ranks)
+                        turns[i] += is_before(slots[first + j], slots[first + i], ranks)
         for i in range(count):
             turn = np.uint64(turns[i])
             spare_dists[turn] = dists[first + i]
@@ -111,52 +114,6 @@ def settle(batch, sorter, size):
         for i in range(np.uint64(counts[k])):
             dists[first + i] = spare_dists[i]
             slots[first + i] = spare_slots[i]
-
-
-@njit(nogil=True, cache=True)
-def _is_before(slot, other, ranks):
-    """Which of two points of the same measure comes first? Ranks differ; if not, slots do."""
-    return ranks[slot] < ranks[other] or (ranks[slot] == ranks[other] and slot < other)
-
-
-@njit(nogil=True, cache=True)
-def _settle_many(dists, slots, first, found, wanted, ranks):
-    """The same for many candidates of one query, by a heap with the worst of the best at its root;
-    how many are left."""
-    left = min(found, wanted)
-    for root in range(left // 2 - 1, -1, -1):
-        at = first + root
-        _sift(dists, slots, first, root, left, dists[at], slots[at], ranks)
-    for i in range(first + left, first + found):
-        if _is_nearer(dists[i], slots[i], dists[first], slots[first], ranks):
-            _sift(dists, slots, first, 0, left, dists[i], slots[i], ranks)
-    for last in range(left - 1, 0, -1):
-        dist, slot = dists[first + last], slots[first + last]
-        dists[first + last], slots[first + last] = dists[first], slots[first]
-        _sift(dists, slots, first, 0, last, dist, slot, ranks)
-    return left
-
-
-@njit(nogil=True, cache=True)
-def _sift(dists, slots, first, root, end, dist, slot, ranks):
-    """Puts a candidate in place of the root, or where it belongs below it."""
-    while 2 * root + 1 < end:
-        child = 2 * root + 1
-        at = first + child
-        if child + 1 < end and _is_nearer(
-            dists[at], slots[at], dists[at + 1], slots[at + 1], ranks
-        ):
-            child, at = child + 1, at + 1
-        if not _is_nearer(dist, slot, dists[at], slots[at], ranks):
-            break
-        dists[first + root], slots[first + root] = dists[at], slots[at]
-        root = child
-    dists[first + root], slots[first + root] = dist, slot
-
-
-@njit(nogil=True, cache=True)
-def _is_nearer(dist, slot, other_dist, other, ranks):
-    return dist < other_dist or (dist == other_dist and _is_before(slot, other, ranks))
 
 
 @njit(nogil=True, cache=True)
@@ -307,10 +264,9 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
 def _draw_closer(batch, sorter, k, count):
     """Sorts the candidates of a query that has more than it wants; the bound and their end."""
     first = k * (len(batch.dists) // len(batch.queries))
-    left = _settle_many(
-        batch.dists, batch.slots, first, np.int64(count) - first, batch.wanted[k], sorter.ranks
-    )
-    return batch.dists[first + left - 1], np.uint64(first + left)
+    found, dists, ranks = np.int64(count) - first, batch.dists, sorter.ranks
+    put_in_order(dists, batch.slots, first, found, ranks, sorter.dists, sorter.slots)
+    return dists[first + batch.wanted[k] - 1], np.uint64(first + batch.wanted[k])
 
 
 @njit(nogil=True, cache=True)

@@ -66,8 +66,7 @@ def cell_on(value, low, scale, cells):
 @njit(nogil=True, cache=True)
 def _bounds(rows, chosen):
     """The ends of the points that are present on each axis, and how many they are."""
-    ends = np.zeros(6)
-    ends[:3], ends[3:], count = np.inf, -np.inf, 0
+    ends, count = np.zeros(6), 0
     x1, y1, z1, x2, y2, z2 = np.inf, np.inf, np.inf, -np.inf, -np.inf, -np.inf
     deep = rows.shape[1] > 2
     for i in range(len(chosen)):
@@ -81,7 +80,8 @@ def _bounds(rows, chosen):
         if deep:
             z1, z2 = min(z1, rows[name, 2]), max(z2, rows[name, 2])
     ends[0], ends[1], ends[3], ends[4] = x1, y1, x2, y2
-    ends[2], ends[5] = (z1, z2) if deep else (0.0, 0.0)
+    if deep:
+        ends[2], ends[5] = z1, z2
     return ends, count
 
 
@@ -170,22 +170,71 @@ def _fetch(rows, names, xs, ys, zs):
 
 
 @njit(nogil=True, cache=True)
+def is_before(name, other, ranks):
+    """Which of two points comes first? Ranks differ; if not, names do."""
+    return ranks[name] < ranks[other] or (ranks[name] == ranks[other] and name < other)
+
+
+@njit(nogil=True, cache=True)
+def put_in_order(values, names, first, count, ranks, spare_values, spare_names):
+    """Sorts so many values and their names from `first` on; equal values by rank."""
+    width, base = 1, np.uint64(first)
+    while width < count:
+        for start in range(0, count, 2 * width):
+            left, right = np.uint64(start), np.uint64(min(start + width, count))
+            middle, end = right, np.uint64(min(start + 2 * width, count))
+            for to in range(left, end):
+                later = left == middle
+                if left < middle and right < end:
+                    one, other = values[base + left], values[base + right]
+                    later = other < one
+                    if one == other:
+                        later = is_before(names[base + right], names[base + left], ranks)
+                taken = right if later else left
+                spare_values[to] = values[base + taken]
+                spare_names[to] = names[base + taken]
+                right += np.uint64(later)
+                left += np.uint64(not later)
+        for i in range(np.uint64(count)):
+            values[base + i] = spare_values[i]
+            names[base + i] = spare_names[i]
+        width *= 2
+
+
+@njit(nogil=True, cache=True)
 def _longer(array, size):
     """The same array with room for so many entries and more."""
     found = np.empty(2 * size, array.dtype)
-    found[: len(array)] = array
+    for i in range(len(array)):
+        found[i] = array[i]
     return found
 
 
 @njit(nogil=True, cache=True)
-def _reorder(order, first, xs, ys, zs, names):
-    """Puts the points from `first` on in this order."""
-    last = first + len(order)
-    xs[first:last] = xs[first:last][order]
-    ys[first:last] = ys[first:last][order]
-    if len(zs):
-        zs[first:last] = zs[first:last][order]
-    names[first:last] = names[first:last][order]
+def _longer_table(table):
+    """The same table with room for twice as many rows."""
+    found = np.empty((2 * len(table), table.shape[1]), table.dtype)
+    for i in range(len(table)):
+        for j in range(table.shape[1]):
+            found[i, j] = table[i, j]
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _reorder(order, first, values, spare):
+    """Puts the values from `first` on in this order."""
+    for i in range(len(order)):
+        spare[i] = values[first + order[i]]
+    for i in range(len(order)):
+        values[first + i] = spare[i]
+
+
+@njit(nogil=True, cache=True)
+def _span(values, first, last):
+    low, high = values[first], values[first]
+    for i in range(first + 1, last):
+        low, high = min(low, values[i]), max(high, values[i])
+    return low, high
 
 
 @njit(nogil=True, cache=True)
@@ -193,7 +242,8 @@ def _order_cells(xs, ys, zs, first, last, place, shape, cells, starts, base):
     """The order of the points `first` to `last` by the cells of a grid, which start at `base`."""
     nx, ny, nz = shape[0], shape[1], shape[2]
     size = nx * ny * nz
-    starts[base : base + size + 1] = np.uint32(0)
+    for cell in range(base, base + size + 1):
+        starts[cell] = np.uint32(0)
     for i in range(first, last):
         cell = cell_on(ys[i], place[LOW + 1], place[SCALE + 1], ny) * nx
         cell += cell_on(xs[i], place[LOW], place[SCALE], nx)
@@ -217,63 +267,59 @@ def _order_cells(xs, ys, zs, first, last, place, shape, cells, starts, base):
 @njit(nogil=True, cache=True)
 def _divide(xs, ys, zs, names, starts, inner, places, shapes, ranks):
     """Makes grids of the crowded cells of grid 0, and of theirs, until there are none."""
-    deep = len(zs) > 0
-    used, grids = len(starts), 1
-    work, waiting, largest = np.empty(16, np.int64), 0, np.int64(0)
+    deep, used, grids = len(zs) > 0, len(starts), 1
+    crowds, waiting, largest = np.empty(16, np.int64), 0, np.int64(0)
     for cell in range(used - 1):
-        size = np.int64(starts[cell + 1]) - np.int64(starts[cell])
-        if size > CROWD:
-            if waiting == len(work):
-                work = _longer(work, waiting)
-            work[waiting] = cell
+        count = np.int64(starts[cell + 1]) - np.int64(starts[cell])
+        if count > CROWD:
+            if waiting == len(crowds):
+                crowds = _longer(crowds, waiting)
+            crowds[waiting] = cell
             waiting += 1
-            largest = max(largest, size)
-    shapes[0, KIND] = NESTED
+            largest = max(largest, count)
     owner = np.zeros(len(starts), np.int32)
-    cells, ends = np.empty(largest, np.int32), np.empty(6)
+    cells, ends = np.empty(largest, np.int32), np.zeros(6)
+    spare, spare_names = np.empty(largest), np.empty(largest, np.int32)
     while waiting > 0:
         waiting -= 1
-        outer = work[waiting]
+        outer = crowds[waiting]
         first, last = np.int64(starts[outer]), np.int64(starts[outer + 1])
-        ends[2], ends[5] = 0.0, 0.0
-        ends[0], ends[3] = xs[first:last].min(), xs[first:last].max()
-        ends[1], ends[4] = ys[first:last].min(), ys[first:last].max()
+        ends[0], ends[3] = _span(xs, first, last)
+        ends[1], ends[4] = _span(ys, first, last)
         if deep:
-            ends[2], ends[5] = zs[first:last].min(), zs[first:last].max()
+            ends[2], ends[5] = _span(zs, first, last)
         if grids == len(shapes):
-            more = np.empty((2 * grids, places.shape[1]))
-            more[:grids] = places
-            places = more
-            others = np.empty((2 * grids, shapes.shape[1]), np.int64)
-            others[:grids] = shapes
-            shapes = others
+            places, shapes = _longer_table(places), _longer_table(shapes)
         size = _shape_grid(ends, last - first, places[grids], shapes[grids])
-        if size == 1 and (ends[:3] != ends[3:]).any():
+        if size == 1 and (ends[0] != ends[3] or ends[1] != ends[4] or ends[2] != ends[5]):
             continue  # too close together for any grid: they stay a crowd
         if used + size + 1 > len(starts):
             starts = _longer(starts, used + size + 1)
             inner = _longer(inner, used + size + 1)
             owner = _longer(owner, used + size + 1)
+        for cell in range(used, used + size + 1):
+            inner[cell], owner[cell] = -1, grids
+        inner[outer], shapes[owner[outer], KIND] = grids, NESTED
         shapes[grids, FIRST], shapes[grids, KIND] = used, PLAIN
         if size == 1:
             shapes[grids, KIND] = PILE
             starts[used], starts[used + 1] = first, last
-            order = np.argsort(ranks[names[first:last]])
+            put_in_order(xs, names, first, last - first, ranks, spare, spare_names)
         else:
             order = _order_cells(
                 xs, ys, zs, first, last, places[grids], shapes[grids], cells, starts, used
             )
-        _reorder(order, first, xs, ys, zs, names)
-        inner[outer] = grids
-        shapes[owner[outer], KIND] = NESTED
-        inner[used : used + size + 1] = -1
-        owner[used : used + size + 1] = grids
-        for cell in range(used, used + size if size > 1 else used):
-            if np.int64(starts[cell + 1]) - np.int64(starts[cell]) > CROWD:
-                if waiting == len(work):
-                    work = _longer(work, waiting)
-                work[waiting] = cell
-                waiting += 1
+            _reorder(order, first, xs, spare)
+            _reorder(order, first, ys, spare)
+            if deep:
+                _reorder(order, first, zs, spare)
+            _reorder(order, first, names, spare_names)
+            for cell in range(used, used + size):
+                if np.int64(starts[cell + 1]) - np.int64(starts[cell]) > CROWD:
+                    if waiting == len(crowds):
+                        crowds = _longer(crowds, waiting)
+                    crowds[waiting] = cell
+                    waiting += 1
         used += size + 1
         grids += 1
     return starts[:used], inner[:used], places[:grids], shapes[:grids]

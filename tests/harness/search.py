@@ -175,6 +175,8 @@ def stations(world: World) -> TableSpec:
 
     def row(draw: st.DrawFn, number: int) -> list[str]:
         place = [str(draw(world.x)), str(draw(world.y))]
+        if draw(st.integers(0, 9)) == 9:
+            place[1] = "NULL"
         return [f"'s{number}'", *place, draw(st.sampled_from(["TRUE", "FALSE"]))]
 
     return TableSpec("Stations", ("name STRING", "x DOUBLE", "y DOUBLE", "open BOOLEAN"), row)

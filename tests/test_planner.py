@@ -1,0 +1,184 @@
+"""The planner: what the rules make of a query, and that no order of filters changes an answer."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import place
+from place.engine import observe
+from place.engine.objects import Changed
+from place.engine.plans import RangePlan, compile_plan
+from place.errors import StatementError
+from place.plan.explain import explain
+from place.plan.logical import Knowledge
+from place.plan.planner import RULES, make_plan
+from place.plan.rules import order_filters
+from place.script.blocks import read_script
+from place.script.command import find_scripts, opener
+from place.script.runner import Batching, ScriptRunner
+from place.session import Session
+
+SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
+
+
+@pytest.fixture
+def session() -> Session:
+    session = place.connect()
+    session.sql(
+        "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, type STRING, speed DOUBLE);"
+        "CREATE TABLE Owners (id BIGINT, owner STRING, age BIGINT)"
+        " AS VALUES (1, 'Ada', 36), (2, 'Bob', 40)"
+    )
+    return session
+
+
+def tree(session: Session, select: str, knowledge: Knowledge | None = None) -> list[str]:
+    session.sql(f"REGISTER QUERY q AS {select}")
+    return explain(make_plan(session.query("q"), knowledge))
+
+
+def test_conditions_go_where_all_they_read_is_there(session: Session) -> None:
+    assert tree(
+        session,
+        "SELECT C.id, owner FROM Cars C, Owners O"
+        " WHERE C.id = O.id AND speed > 20 AND age > 38 AND speed > age INSIDE (0, 0, 5, 5)",
+    ) == [
+        "Project id, owner",
+        "└─ Join (C.id = O.id) AND (C.speed > O.age)",
+        "   ├─ Select C.speed > 20",
+        "   │  └─ Inside RECTANGLE (0, 0, 5, 5)",
+        "   │     └─ Scan stream Cars as C (id, x, y, speed)",
+        "   └─ Select O.age > 38",
+        "      └─ Scan table Owners as O",
+    ]
+
+
+def test_nearest_stays_above_all_filters(session: Session) -> None:
+    for knowledge in (Knowledge(), Knowledge(1.0, 0.1), Knowledge(0.1, 1.0)):
+        lines = tree(
+            session,
+            "SELECT C.id FROM Cars C, Owners O WHERE C.id = O.id AND speed > 1"
+            " INSIDE (0, 0, 5) kNN (2, 0, 0)",
+            knowledge,
+        )
+        assert lines[1].startswith("└─ Nearest 2")
+        session.sql("DROP QUERY q")
+
+
+def test_nothing_goes_below_the_pairs_of_readings(session: Session) -> None:
+    lines = tree(
+        session,
+        "SELECT a.id FROM Cars a, Cars b WHERE a.id = b.id AND a.speed > 3 INSIDE (0, 0, 5)"
+        " WINDOW PREVIOUS",
+    )
+    assert [line.split("─ ")[-1].split()[0] for line in lines] == [
+        "Project",
+        "Select",
+        "Inside",
+        "Pair",
+        "Scan",
+        "Scan",
+    ]
+
+
+SELECT = "SELECT {} id FROM Cars WHERE type = 'Taxi' INSIDE (0, 0, 5, 5)"
+
+
+@pytest.mark.parametrize(
+    ("hint", "knowledge", "first"),
+    [
+        ("", Knowledge(), "Inside"),
+        ("", Knowledge(0.2, 0.1), "Select"),
+        ("", Knowledge(0.1, 0.2), "Inside"),
+        ("/*+ INSIDE LAST */", Knowledge(0.1, 0.2), "Select"),
+        ("/*+ inside first */", Knowledge(0.2, 0.1), "Inside"),
+    ],
+)
+def test_the_order_of_filters(
+    session: Session, hint: str, knowledge: Knowledge, first: str
+) -> None:
+    lines = tree(session, SELECT.format(hint), knowledge)
+    assert lines[3].strip("│├└─ ").startswith("Scan")
+    assert lines[2].strip("│├└─ ").startswith(first)
+
+
+def test_a_wrong_hint_is_named(session: Session) -> None:
+    with pytest.raises(StatementError, match=r"NEVER is not a hint.*INSIDE FIRST"):
+        session.sql(SELECT.format("/*+ never */"))
+
+
+def test_every_rule_keeps_the_query(session: Session) -> None:
+    session.sql("REGISTER QUERY q AS " + SELECT.format(""))
+    plan = make_plan(session.query("q"))
+    for rule in RULES:
+        assert rule(plan).query == plan.query
+
+
+# Any order, at any time, the same answers
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_scripts_with_the_filters_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_filters, "_filters_first", lambda plan: True)
+    ScriptRunner(read_script(path), opener("local", "1x2"), Batching.parse("each")).run()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_scripts_that_turn_at_every_instant(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe.Observer, "look", turning(observe.Observer._count))
+    ScriptRunner(read_script(path), opener("local", "2x1"), Batching.parse("random:3")).run()
+
+
+def turning(count: Callable[..., None]) -> Any:
+    def look(self: observe.Observer, objects: dict[str, Changed]) -> list[tuple[int, RangePlan]]:
+        found = []
+        for number, counted in self._counted.items():
+            plan = self._cell.plans[number]
+            if plan.subject in objects and not plan.meets_readings:
+                count(self, number, plan, objects[plan.subject], counted)
+                other = Knowledge(1.0, 0.0) if plan.before is None else Knowledge(0.0, 1.0)
+                found.append((number, compile_plan(plan.asked, self._cell.dictionary, other)))
+        return found
+
+    return look
+
+
+def test_the_order_is_chosen_by_what_passes() -> None:
+    """Few taxis in a large area: the selection lets fewer readings pass than the area."""
+    session = place.connect()
+    session.sql(
+        "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, type STRING);"
+        "REGISTER QUERY large AS SELECT id FROM Cars WHERE type = 'Taxi' INSIDE (0, 0, 50, 99);"
+        "REGISTER QUERY small AS SELECT id FROM Cars WHERE type <> 'Taxi' INSIDE (0, 0, 1, 1)"
+    )
+    for tick in range(20):
+        rows = [
+            (i, (i * 37 + tick * 41) % 100, (i * 11) % 100, "Taxi" if i % 50 == 0 else "Bus")
+            for i in range(500)
+        ]
+        session.push("Cars", rows, time=tick * 1_000_000)
+    session.advance(60_000_000)
+    lines = {
+        q: [row[0] for row in session.sql(f"EXPLAIN QUERY {q}").rows] for q in ("large", "small")
+    }
+    assert "Inside" in lines["large"][1]
+    assert "Select" in lines["small"][1]
+    assert "a reading sends on" in lines["large"][-1]
+
+
+def test_analyze_counts_the_rows_on_each_edge(session: Session) -> None:
+    session.sql(
+        "REGISTER QUERY q AS SELECT /*+ INSIDE FIRST */ type, COUNT(*) FROM Cars"
+        " WHERE speed > 1 INSIDE (0, 0, 10, 10) GROUP BY type"
+    )
+    session.push("Cars", [(1, 1, 1, "a", 5), (2, 2, 2, "a", 0), (3, 99, 1, "b", 5)], time=1)
+    session.push("Cars", [(1, 3, 3, "a", 5), (2, 2, 2, "a", 2), (3, 98, 1, "b", 6)], time=2)
+    session.advance(9)
+    rows = session.runtime.analyze(session.query("q")).rows
+    # Car 1 moves within and says the same; car 2 becomes fast enough within.
+    assert rows["scan"] == 6
+    assert rows["inside"] == 3
+    assert rows["select"] == 2
+    assert rows["group"] == 3
