@@ -375,6 +375,7 @@ class Cell:
             for regions in self.groups.values():
                 self.layout.polygons.release(regions.replaced_polygons())
                 regions.forget()
+            self.forget_order()  # no instant has told of it
         kept = set(self.numbers.values()) | self.above.bases
         for number in self.plans.keys() - kept:
             self.observer.end(number)
