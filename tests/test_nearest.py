@@ -275,6 +275,22 @@ def test_a_few_points_move_in_every_instant(places: Places) -> None:
         world.match(moved, np.zeros(6, np.bool_))
 
 
+def test_one_comes_beside_many_who_do_not() -> None:
+    """The many lie in one place, within the old circle and outside of the new one."""
+    world = Instants()
+    world.grow(200, 1, np.random.default_rng(0))
+    world.points[:] = 100.0
+    world.points[:3] = [[1.0, 0.0], [0.0, 1.1], [-1.2, 0.0]]
+    world.centers[0], world.ks[0] = 0.0, 3
+    everything = np.ones(200, np.bool_)
+    world.match(everything, np.ones(1, np.bool_))
+    moved = ~everything
+    moved[3 : 5 + nest.CROWD] = True
+    world.points[moved] = [0.8, 0.81]
+    world.points[3] = [0.1, 0.0]
+    world.match(moved, np.zeros(1, np.bool_))
+
+
 PLACES = st.tuples(st.integers(0, 3), st.integers(0, 3)) | st.none()
 POINTS = st.dictionaries(st.integers(0, 6), PLACES, max_size=7)
 QUERIES = st.dictionaries(

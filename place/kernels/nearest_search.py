@@ -145,7 +145,8 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
     """
     room = len(batch.dists) // len(batch.queries)
     dists, slots, counts, bounds = batch.dists, batch.slots, batch.counts, batch.bounds
-    centers, excluded, states, wanted = batch.centers, batch.excluded, batch.states, batch.wanted
+    centers, excluded, states = batch.centers, batch.excluded, batch.states
+    wanted, held = batch.wanted, batch.held
     xs, ys, names, starts = nest.xs, nest.ys, nest.names, nest.starts
     inner, places, shapes = nest.inner, nest.places, nest.shapes
     for k in range(size):
@@ -155,7 +156,7 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
         bound, reach = bounds[k], _reach(bounds[k])
         begin, count = np.uint64(k * room), np.uint64(k * room + counts[k])
         full, enough = np.uint64((k + 1) * room), np.uint64(k * room + wanted[k])
-        head, tail = 0, len(roots)
+        head, tail, drawn = 0, len(roots), False
         for root in range(tail):
             queue[root] = roots[root]
         while head < tail:
@@ -168,16 +169,16 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
                 continue
             first, kind = shapes[grid, FIRST], shapes[grid, KIND]
             if kind == PILE:
-                if count > enough:
-                    bound, count = _draw_closer(batch, sorter, k, count)
-                    reach = _reach(bound)
                 dx, dy = x - low_x, y - low_y
                 dist = dx * dx + dy * dy
                 if zs is not None:
                     dz = centers[k, 2] - places[grid, LOW + 2]
                     dist += dz * dz
-                last = count + np.uint64(wanted[k])
+                if count > enough and dist <= bound:
+                    bound, count = _draw_closer(batch, sorter, k, count)
+                    reach, drawn = _reach(bound), True
                 if dist <= bound:
+                    last = count + np.uint64(wanted[k])
                     for i in range(np.uint64(starts[first]), np.uint64(starts[first + 1])):
                         kept = (xs[i] == xs[i]) & (names[i] != without)
                         if moved is not None:
@@ -237,7 +238,7 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
                         while start < stop:
                             if stop - start > full - count and count > enough:
                                 bound, count = _draw_closer(batch, sorter, k, count)
-                                reach = _reach(bound)
+                                reach, drawn = _reach(bound), True
                             pause = min(stop, start + (full - count))
                             for i in range(start, pause):
                                 dx, dy = x - xs[i], y - ys[i]
@@ -258,6 +259,8 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
                             tail += 1
                             column += 1
         bounds[k], counts[k] = bound, np.int64(count - begin)
+        if moved is not None and drawn:
+            held[k] = -1  # some of them came, even if there are as many as before
 
 
 @njit(nogil=True, cache=True)
