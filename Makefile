@@ -22,9 +22,9 @@ test: lint
 
 test-all: lint
 	PLACE_EXAMPLES=1000 $(VENV)/bin/pytest -n $(JOBS) --dist loadgroup
-	for cells in 1x1 1x2 2x1 2x3; do for batching in each one random:1 random:2 random:3 random:4 random:5; do \
+	for cells in 1x1 1x2 2x2 3x1; do for batching in each one random:1 random:2 random:3 random:4 random:5; do \
 	  $(VENV)/bin/place script tests/scripts --runtime local --cells $$cells --batching $$batching || exit 1; done; done
-	for cells in 1x2 2x2; do for batching in each random:1; do \
+	for cells in 1x1 2x2; do for batching in each one random:1; do \
 	  $(VENV)/bin/place script tests/scripts --runtime spark --cells $$cells --batching $$batching || exit 1; done; done
 
 lint: $(READY)

@@ -244,11 +244,6 @@ REGISTER QUERY near AS SELECT C.ID, O.owner FROM Cars C, Owners O WHERE C.ID = O
 statement ok
 REGISTER QUERY fuel AS SELECT name FROM Stations kNN ('M', 2, 1 OF Cars)
 
-statement ok
-REGISTER QUERY fixed AS SELECT name FROM Stations kNN (1, 8, 0)
-----
-+ fixed ('Fir')
-
 at 0s
 Cars (3, 1, 0)
 Cars (1, 2, 0)
@@ -282,8 +277,6 @@ REFRESH TABLE Stations
 ----
 - fuel ('Oak')
 + fuel ('Fir')
-- fixed ('Fir')
-+ fixed ('Ash')
 
 at 1s
 Cars (1, 9, 0)
@@ -397,6 +390,43 @@ REFRESH TABLE Towns
 + twins ('Bath', 'Oz')
 - extent (0, 9, 2)
 + extent (0, 5, 3)
+""",
+    "tables alone, when the clock has moved on": CARS
+    + """
+# file stations.csv
+# | name,x,y
+# | Elm,5,0
+# | Fir,9,0
+statement ok
+CREATE TABLE Stations (name STRING, x DOUBLE, y DOUBLE) FROM 'stations.csv'
+
+statement ok
+REGISTER QUERY fixed AS SELECT name FROM Stations kNN (1, 8, 0)
+----
++ fixed ('Fir')
+
+at 1s
+Cars (1, 0, 0)
+----
+
+# file stations.csv
+# | name,x,y
+# | Elm,5,0
+# | Ash,7,0
+statement ok
+REFRESH TABLE Stations
+----
+- fixed ('Fir')
++ fixed ('Ash')
+
+at 2s
+Cars (1, 1, 0)
+----
+
+statement ok
+DROP QUERY fixed
+----
+- fixed ('Ash')
 """,
 }
 

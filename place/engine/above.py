@@ -122,7 +122,7 @@ class Above:
         is_new = shape not in self.groups
         if is_new:
             store = self._cell.subjects[plan.subject]
-            self.groups[shape] = NearGroup(plan, store, joiner, not alone)
+            self.groups[shape] = NearGroup(number, plan, store, joiner, not alone)
             self._bases[number] = shape
         focal = -1
         if nearest.focal is not None:
@@ -142,8 +142,7 @@ class Above:
         upper = self.uppers.get(number)
         if upper is None or upper.upper.query.nearest is None:
             return None
-        shape = _shape(upper.query)
-        return next(base for base, known in self._bases.items() if known == shape)
+        return self.groups[_shape(upper.query)].base
 
     def joiner(self, number: int) -> Joiner | None:
         """What joins the rows of a query with its tables."""
@@ -356,16 +355,13 @@ class Above:
             self.uppers[number].flows += some
             self._touched.add(number)
 
-    def _base(self, group: NearGroup) -> int:
-        return next(n for n, shape in self._bases.items() if self.groups[shape] is group)
-
     def _choose(self, group: NearGroup, changed: Changed | None, instant: int) -> list[Change]:
         """Who the nearest are now, as rows of each kNN query, or as what is told of it."""
         cell, plan = self._cell, group.plan
         if changed is None and not group.is_touched(cell.focals):
             return []
         view = View(cell.subjects[plan.subject].columns, changed)
-        with cell.tally.timed((self._base(group), CHOOSE)):
+        with cell.tally.timed((group.base, CHOOSE)):
             (rows, slots, weights), ranks = group.find(cell, changed, view)
         flows = [
             flow_of(self._cell, plan, slots[at], None, view, {}, is_now)
@@ -392,6 +388,8 @@ class Above:
             mine = flow.take(slice(int(starts[row]), int(starts[row + 1])))
             if group.merges:
                 told, upper.told = upper.told, mine
+                if told is not None and told.says_the_same(mine):
+                    continue
                 if told is not None:
                     self._tell(number, Flow(-told.weights, told.sources, told.ranks))
             self._tell(number, mine)

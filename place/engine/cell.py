@@ -381,6 +381,9 @@ class Cell:
             self.observer.end(number)
             self.tally.end(number)
         self.plans = {number: plan for number, plan in self.plans.items() if number in kept}
+        for group, regions in list(self.groups.items()):
+            if group.before is not None and not (regions.plan[: regions.size] >= 0).any():
+                del self.groups[group], self.passes[group]
         if len(self.shapes.plans) > 64 + 2 * len(self.plans):
             self.shapes = Shapes()
             for number, plan in self.plans.items():

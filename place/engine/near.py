@@ -42,8 +42,10 @@ class NearGroup:
     """
 
     def __init__(
-        self, plan: RangePlan, store: Objects, joiner: Joiner | None, merges: bool
+        self, base: int, plan: RangePlan, store: Objects, joiner: Joiner | None, merges: bool
     ) -> None:
+        self.base = base
+        """The number of the plan that tells the candidates."""
         self.plan = plan
         self.joiner = joiner
         self.merges = merges

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from place.engine.columns import Columns, Dictionary, Slots
 from place.engine.plans import UpperPlan
+from place.engine.vector import same_rows
 from place.plan.query import Query
 
 Weights = NDArray[np.int64]
@@ -46,6 +47,16 @@ class Flow:
             self.weights,
             tuple(None if rows is None else rows.recoded(dictionary) for rows in self.sources),
             None if self.ranks is None else self.ranks.recoded(dictionary),
+        )
+
+    def says_the_same(self, other: Flow) -> bool:
+        """Has another the same rows, weights and ranks, in the same order?"""
+        if len(self) != len(other) or not np.array_equal(self.weights, other.weights):
+            return False
+        mine, others = (*self.sources, self.ranks), (*other.sources, other.ranks)
+        return all(
+            a is None or b is None or bool(same_rows(a, b).all())
+            for a, b in zip(mine, others, strict=True)
         )
 
     @staticmethod

@@ -41,6 +41,8 @@ class Tally:
     def end(self, number: int) -> None:
         """A plan has ended."""
         self._since.pop(number, None)
+        for edge in EDGES:
+            self._seconds.pop((number, edge), None)
 
     def read(self, what: object, count: int) -> None:
         """So many rows of what plans read together: objects that changed, or passed a filter."""
