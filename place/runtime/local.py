@@ -22,10 +22,10 @@ from place.model.schema import Stream
 from place.model.segment import ARROW, make_segment
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
-from place.plan.logical import Knowledge, Plan
+from place.plan.logical import Plan
 from place.plan.planner import make_plan
 from place.plan.query import Query
-from place.runtime.interface import Listener
+from place.runtime.interface import Listener, Runtime
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
 
@@ -87,10 +87,7 @@ class LocalRuntime:
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
-        knowledge = Knowledge()
-        if self.catalog.queries.get(fold(query.name)) == query:
-            knowledge = self.analyze(query).knowledge
-        return make_plan(query, knowledge)
+        return plan_of(self, query)
 
     def analyze(self, query: Query) -> Observed:
         """What passed through the plan of a registered query since it began; of any other, now."""
@@ -145,6 +142,12 @@ class LocalRuntime:
         """One tick by columns, in memory only: the settled changes that follow."""
         found = [each for worker in self.workers for each in worker.take(told)]
         return settle(merge(found, self._answers))
+
+
+def plan_of(runtime: Runtime, query: Query) -> Plan:
+    """The plan of a query by what its cells have seen of it, if it is registered."""
+    is_registered = runtime.catalog.queries.get(fold(query.name)) == query
+    return make_plan(query, runtime.analyze(query).knowledge if is_registered else None)
 
 
 def merge(found: Iterable[Found], answers: Answers) -> list[Change]:

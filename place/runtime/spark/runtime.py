@@ -25,15 +25,14 @@ from place.model.schema import Sink, Stream
 from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
-from place.plan.logical import Knowledge, Plan
-from place.plan.planner import make_plan
+from place.plan.logical import Plan
 from place.plan.query import Query
 from place.runtime.durable.home import Home
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.outbox import numbered
 from place.runtime.durable.storage import Storage, StorageFull
 from place.runtime.interface import Listener
-from place.runtime.local import told_of
+from place.runtime.local import plan_of, told_of
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.deliver import Deliveries
@@ -254,10 +253,7 @@ class SparkRuntime:
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
-        knowledge = Knowledge()
-        if self.catalog.queries.get(fold(query.name)) == query:
-            knowledge = self.analyze(query).knowledge
-        return make_plan(query, knowledge)
+        return plan_of(self, query)
 
     def analyze(self, query: Query) -> Observed:
         """What passed through the plan of a registered query; of any other, now."""
