@@ -115,7 +115,7 @@ class Join:
             return
         touched = modes[pairs.boxes] == TOUCHED
         found = Candidates(pairs.boxes, pairs.points, pairs.codes, touched)
-        view = View(said.rows, None, said.slots)
+        view = View(said.rows, None, said.slots(self._cell.subjects[said.stream]))
         sides = (
             Side(regions.now, points[:, 0:2], now=True),
             Side(regions.before, points[:, 2:4], now=False),

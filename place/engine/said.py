@@ -40,9 +40,12 @@ class Said:
     rows: Columns
     previous: Numbers
     kept: Columns
-    slots: Numbers
-    """Where the objects are among the cell's."""
     spoke: Numbers
+
+    def slots(self, store: Objects) -> Numbers:
+        """Where the objects are among the cell's, now that they have taken the readings."""
+        found = store.find_all(self.keys)
+        return np.where(found < 0, STRANGER, found)
 
     def ranks(self, store: Objects) -> Numbers:
         """The order of the keys."""
@@ -83,7 +86,6 @@ def listen(messages: Messages, store: Objects, instant: int, *, pairs: bool) -> 
         messages.rows.take(order[present]),
         previous[present],
         store.columns.take(np.maximum(slots[present], 0)),
-        np.where(slots[present] < 0, STRANGER, slots[present]),
         np.unique(keys),
     )
 

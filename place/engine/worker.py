@@ -96,7 +96,7 @@ class Worker:
         kept = {query.name: self._content(query) for query in ended if query.name in again}
         found: list[Found] = []
         for query in ended:
-            timeline = self.timelines[query.streams]
+            timeline = self._timeline(query.streams)
             found += timeline.drop([query.name], 2 * catalog.version)
             if not timeline.queries and len(query.streams) != 1:
                 del self.timelines[query.streams]
