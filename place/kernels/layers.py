@@ -22,14 +22,14 @@ LOOSE_COST = 2
 
 
 @njit(nogil=True, cache=True)
-def _strike(xs, ys, zs, where, moved):
+def _strike(xs, ys, zs, axes, where, moved):
     """Points that move are taken from where they were; where that is, NaN if they were nowhere."""
-    before = np.full((len(moved), 3 if len(zs) else 2), np.nan)
+    before = np.full((len(moved), axes), np.nan)
     for i in range(len(moved)):
         at = where[moved[i]]
         if at >= 0:
             before[i, 0], before[i, 1] = xs[at], ys[at]
-            if len(zs):
+            if axes > 2:
                 before[i, 2] = zs[at]
             xs[at] = np.nan
             where[moved[i]] = -1
@@ -65,7 +65,8 @@ class Layers:
         more = len(rows) - len(self._loose)
         if more:
             self._loose = np.concatenate([self._loose, np.zeros(more, np.bool_)])
-        before: Floats = _strike(*self.nest[:3], self._where, movers)
+        xs, ys, zs = self.nest[:3]
+        before: Floats = _strike(xs, ys, zs, rows.shape[1], self._where, movers)
         self._loose[movers] = True
         loose = np.flatnonzero(self._loose).astype(np.int32)
         self._debt += LOOSE_COST * (len(loose) - len(movers))

@@ -36,7 +36,7 @@ ORDER_AGE = 8
 """Instants after which queries are put in the order of their cells again."""
 PIECE = 1 << 16
 """Changes that a piece of output holds, if no single batch needs more."""
-QUERIES = 2048
+QUERIES = 1024
 """Queries that are worth a piece of their own."""
 BATCH, CANDIDATES = 128, 1 << 15
 """Queries and candidates of a batch; eight queries at least, however many candidates that are."""
@@ -190,21 +190,34 @@ class NearestMatcher:
         """
         if len(points) < self._slots or len(centers) < len(self._ks):
             self.reset()
+        self._slots = len(points)
+        points, centers = _plain(points, np.float64), _plain(centers, np.float64)
+        ranks, excluded, ks = (_plain(one, np.int64) for one in (ranks, excluded, ks))
+        moved, shifted = _plain(moved, np.bool_), _plain(shifted, np.bool_)
         pool = Pool(threads if len(points) + len(centers) > SERIAL else 1)
         movers = np.flatnonzero(moved).astype(np.int32)
-        rows, middles = points, centers
         if self._sphere:
-            rows = self._points = _vectors(self._points, points, movers, pool)
             shifts = np.flatnonzero(shifted).astype(np.int32)
-            middles = self._centers = _vectors(self._centers, centers, shifts, pool)
-        self._slots = len(points)
+            points = self._points = _vectors(self._points, points, movers, pool)
+            centers = self._centers = _vectors(self._centers, centers, shifts, pool)
         old, new = self._lay_out(ks, shifted)
-        layered = self._layers is not None and len(movers) <= MOST_MOVED * len(points)
-        layers, todo = self._sort_in(rows, ranks, moved, movers, middles, shifted, pool)
-        nest = layers.nest
+        layers, layered = self._layers, len(movers) <= MOST_MOVED * len(points)
+        if layers is None or not layered:
+            layers, layered = Layers(points, ranks, pool, layers), False
+            todo = self._queries(centers, layers.nest)
+        elif len(movers) == 0:
+            todo = self._queries(centers, layers.nest)
+            todo = todo[shifted[todo]]
+        else:
+            before = layers.move(points, ranks, moved, movers, pool)
+            if len(movers) <= FEW_MOVED:
+                todo = _touched(centers, shifted, new[0], new[2], before, points[movers])
+            else:
+                todo = self._queries(centers, layers.nest)
+        self._layers, nest = layers, layers.nest
         needs = (
             *(layered, layers.roots, layers.largest, nest.zs if self._sphere else None),
-            *(middles, excluded, ks, shifted, moved, ranks, tuple(nest), old, new),
+            *(centers, excluded, ks, shifted, moved, ranks, tuple(nest), old, new),
         )
         sizes = (self._most, len(points), layers.grids)
         pieces = max(1, min(4 * threads, len(todo) // QUERIES)) if threads > 1 else 1
@@ -214,31 +227,6 @@ class NearestMatcher:
             for number, (low, high) in enumerate(pairwise(cuts))
         )
         return _joined(found)
-
-    def _sort_in(
-        self,
-        rows: Floats,
-        ranks: Ranks,
-        moved: Bools,
-        movers: Ints,
-        centers: Floats,
-        shifted: Bools,
-        pool: Pool,
-    ) -> tuple[Layers, Ints]:
-        """Sorts what moved, and tells which queries may have another answer for it."""
-        layers = self._layers
-        if layers is None or len(movers) > MOST_MOVED * len(rows):
-            layers = self._layers = Layers(rows, ranks, pool, layers)
-            return layers, self._queries(centers, layers.nest)
-        if len(movers) == 0:
-            todo = self._queries(centers, layers.nest)
-            return layers, todo[shifted[todo]]
-        before = layers.move(rows, ranks, moved, movers, pool)
-        if len(movers) > FEW_MOVED:
-            return layers, self._queries(centers, layers.nest)
-        return layers, _touched(
-            centers, shifted, self._starts, self._measures, before, rows[movers]
-        )
 
     def _queries(self, centers: Floats, nest: Nest) -> Ints:
         """All queries, those that are near one another near in the order: they share memory."""
@@ -296,6 +284,12 @@ def _joined(parts: list[Nearby]) -> Nearby:
         np.concatenate([part.slots for part in parts]),
         np.concatenate([part.signs for part in parts]),
     )
+
+
+def _plain(array: NDArray[Any], kind: type[Any]) -> NDArray[Any]:
+    """The same values in the one layout for which kernels are compiled."""
+    array = np.ascontiguousarray(array, kind)
+    return array if array.flags.writeable else array.copy()
 
 
 def _vectors(old: Floats, places: Floats, changed: Ints, pool: Pool) -> Floats:

@@ -43,7 +43,7 @@ def _begin(batch, size, layered, centers, excluded, ks, shifted, starts, members
         places[k, 0], places[k, 1], places[k, 2], without[k] = x, y, z, excluded[query]
         wanted[k], counts[k], old_counts[k], bounds[k] = ks[query], 0, 0, np.inf
         absent = ks[query] == 0 or not (abs(x) < np.inf and abs(y) < np.inf)
-        stands = layered and not shifted[query]
+        stands = layered and not shifted[query] and query < len(starts) - 1
         states[k] = (KEPT if stands else DONE) if absent else (ASKED if stands else LATER)
         if query < len(starts) - 1 and starts[query] < starts[query + 1]:
             first, last = np.uint64(starts[query]), np.uint64(starts[query + 1])
@@ -59,21 +59,23 @@ def _begin(batch, size, layered, centers, excluded, ks, shifted, starts, members
 def _stand(batch, size, moved, starts, measures):
     """Queries that stand ask with those of their members that stand; how many do."""
     asked, room = 0, len(batch.dists) // len(batch.queries)
-    dists, slots, olds = batch.dists, batch.slots, batch.olds
+    queries, states, counts, held = batch.queries, batch.states, batch.counts, batch.held
+    dists, slots, olds, old_counts = batch.dists, batch.slots, batch.olds, batch.old_counts
     for k in range(size):
-        if batch.states[k] != ASKED:
+        if states[k] != ASKED:
             continue
-        start, first = starts[batch.queries[k]], k * room
+        first, apart = np.uint64(k * room), np.uint64(starts[queries[k]] - k * room)
         count, lost = first, False
-        for i in range(batch.old_counts[k]):
-            slot = olds[first + i]
+        for i in range(first, first + np.uint64(old_counts[k])):
+            slot = np.int64(olds[i])
             if slot < 0:
                 break
-            dists[count], slots[count] = measures[start + i], slot
-            count += not moved[slot]
-            lost |= moved[slot]
-        batch.counts[k] = count - first
-        batch.held[k] = -1 if lost else count - first
+            gone = moved[np.uint64(slot)]
+            dists[count], slots[count] = measures[i + apart], slot
+            count += np.uint64(not gone)
+            lost |= gone
+        counts[k] = np.int64(count - first)
+        held[k] = -1 if lost else counts[k]
         asked += 1
     return asked
 
@@ -81,9 +83,10 @@ def _stand(batch, size, moved, starts, measures):
 @njit(nogil=True, cache=True)
 def _keep(batch, size):
     """Queries whose members stand, and into whose circles nobody came, keep their answers."""
+    states, counts, held = batch.states, batch.counts, batch.held
     for k in range(size):
-        if batch.states[k] == ASKED and batch.counts[k] == batch.held[k]:
-            batch.states[k] = KEPT
+        if states[k] == ASKED and counts[k] == held[k]:
+            states[k] = KEPT
 
 
 @njit(nogil=True, cache=True)
@@ -93,26 +96,30 @@ def _decide(batch, size, moved, starts, measures):
     On the circle itself, one that stands and was not in may be before one that came.
     """
     room = len(batch.dists) // len(batch.queries)
+    queries, states, bounds, counts = batch.queries, batch.states, batch.bounds, batch.counts
+    wanted, olds, old_counts = batch.wanted, batch.olds, batch.old_counts
+    dists, slots = batch.dists, batch.slots
     for k in range(size):
-        if batch.states[k] != ASKED:
+        if states[k] != ASKED:
             continue
-        done = batch.olds[k * room + batch.old_counts[k] - 1] < 0
-        batch.bounds[k] = measures[starts[batch.queries[k] + 1] - 1]
-        if batch.counts[k] == batch.wanted[k] and not done:
-            worst = k * room + batch.counts[k] - 1
-            done = batch.dists[worst] < batch.bounds[k] or not moved[batch.slots[worst]]
-        batch.states[k] = DONE if done else LATER
+        done = olds[k * room + old_counts[k] - 1] < 0
+        bounds[k] = measures[starts[queries[k] + 1] - 1]
+        if counts[k] == wanted[k] and not done:
+            worst = k * room + counts[k] - 1
+            done = dists[worst] < bounds[k] or not moved[slots[worst]]
+        states[k] = DONE if done else LATER
 
 
 @njit(nogil=True, cache=True)
 def _start(batch, size):
     """Whoever is not done begins to search, within a circle larger than the last."""
-    asked = 0
+    states, bounds, counts = batch.states, batch.bounds, batch.counts
+    wanted, held, asked = batch.wanted, batch.held, 0
     for k in range(size):
-        if batch.states[k] == LATER:
-            batch.states[k], batch.counts[k] = ASKED, 0
-            batch.bounds[k] *= SPARE
-            batch.held[k] = batch.wanted[k] + 1
+        if states[k] == LATER:
+            states[k], counts[k] = ASKED, 0
+            bounds[k] *= SPARE
+            held[k] = wanted[k] + 1
             asked += 1
     return asked
 
@@ -120,18 +127,19 @@ def _start(batch, size):
 @njit(nogil=True, cache=True)
 def _end(batch, size, sure):
     """Whoever found too few searches again for more; how many do."""
-    asked = 0
+    states, bounds, counts = batch.states, batch.bounds, batch.counts
+    wanted, held, asked = batch.wanted, batch.held, 0
     for k in range(size):
-        if batch.states[k] != ASKED:
+        if states[k] != ASKED:
             continue
-        if batch.counts[k] == batch.wanted[k] or sure[k]:
-            batch.states[k] = DONE
+        if counts[k] == wanted[k] or sure[k]:
+            states[k] = DONE
             continue
         # A circle that was a little too small is enlarged; of others there is nothing to keep.
-        near = batch.held[k] == batch.wanted[k] + 1 and 2 * batch.counts[k] >= batch.wanted[k]
-        batch.bounds[k] = 2.0 * batch.bounds[k] if near else np.inf
-        batch.counts[k] = 0
-        batch.held[k] *= 2
+        near = held[k] == wanted[k] + 1 and 2 * counts[k] >= wanted[k]
+        bounds[k] = 2.0 * bounds[k] if near else np.inf
+        counts[k] = 0
+        held[k] *= 2
         asked += 1
     return asked
 
@@ -190,16 +198,16 @@ def renew(
     """
     queue, marks, mark = rest
     held, points, order = Batch(*batch), Nest(*nest), Sorter(ranks, *sorter)
-    sure = np.empty(len(held.queries), np.bool_)
-    told = np.uint64(told)
+    queries, bounds, wanted, old_counts = held.queries, held.bounds, held.wanted, held.old_counts
+    sure, told = np.empty(len(queries), np.bool_), np.uint64(told)
     while first < len(todo):
-        size = min(len(held.queries), len(todo) - first)
+        size = min(len(queries), len(todo) - first)
         for k in range(size):
-            held.queries[k] = todo[first + k]
+            queries[k] = todo[first + k]
         _begin(held, size, layered, centers, excluded, ks, shifted, *old)
         most = np.int64(told)
         for k in range(size):
-            most += held.wanted[k] + held.old_counts[k]
+            most += wanted[k] + old_counts[k]
         if most > len(out_query):
             break
         if layered and _stand(held, size, moved, old[0], old[2]):
@@ -211,7 +219,7 @@ def renew(
         while asked:
             aim(held, size, points, largest)
             for k in range(size):
-                sure[k] = held.bounds[k] == np.inf
+                sure[k] = bounds[k] == np.inf
             gather(held, size, points, zs, roots, None, order, queue)
             settle(held, order, size)
             asked = _end(held, size, sure)

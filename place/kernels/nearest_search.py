@@ -1,6 +1,6 @@
 """The k nearest points of centres, out of nested grids, for a batch of queries at a time.
 
-A search is given a bound and takes whatever is within it. If that are k or more, the best of them
+A search is given a bound and takes whatever is within it. If it finds k or more, the best of them
 are the answer, however the bound was guessed; if not, the bound was too small. Candidates wait in
 a buffer without order until it is full or the search ends: only then are they sorted and the bound
 drawn closer. Measures are the same float64 expressions as the model's; points of the same measure

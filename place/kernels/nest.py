@@ -28,7 +28,7 @@ CROWD = 32
 PER_CELL, PER_CELL_DEEP = 4.0, 0.25
 """Points for each cell: in the plane, and in space, where a sphere leaves most cells empty."""
 MOST_CELLS = 1 << 24
-ALONE = 1 << 15
+ALONE = 1 << 17
 """Points that one thread sorts before others could begin."""
 
 PLAIN, NESTED, PILE = 0, 1, 2
@@ -126,10 +126,9 @@ def _shape_grid(ends, count, place, shape):
 
 
 @njit(nogil=True, cache=True)
-def _place(rows, chosen, place, shape):
-    """The cell of each point, −1 where it is absent, and the counts of cells."""
+def _place(rows, chosen, place, shape, cells):
+    """Finds the cell of each point, −1 where it is absent; the counts of cells."""
     deep = rows.shape[1] > 2
-    cells = np.empty(len(chosen), np.int32)
     nx, ny, nz = shape[0], shape[1], shape[2]
     counts = np.zeros(nx * ny * nz, np.uint32)
     low_x, low_y, low_z = place[LOW], place[LOW + 1], place[LOW + 2]
@@ -145,7 +144,7 @@ def _place(rows, chosen, place, shape):
             cell += cell_on(rows[name, 2], low_z, scale_z, nz) * nx * ny
         cells[i] = cell
         counts[np.uint64(cell)] += np.uint32(1)
-    return cells, counts
+    return counts
 
 
 @njit(nogil=True, cache=True)
@@ -160,7 +159,7 @@ def _scatter(chosen, cells, places, names):
 
 @njit(nogil=True, cache=True)
 def _fetch(rows, names, xs, ys, zs):
-    """The coordinates of points; those of scattered points are read faster than written."""
+    """The coordinates of points, by name: scattered points are read faster than written."""
     for i in range(len(names)):
         name = np.uint64(names[i])
         xs[i], ys[i] = rows[name, 0], rows[name, 1]
@@ -338,20 +337,20 @@ def build_nest(
     if count == 0:
         ends = np.zeros(6)
     places, shapes = np.zeros((1, 12)), np.zeros((1, 5), np.int64)
-    _shape_grid(ends, count, places[0], shapes[0])
-    placed = pool.map(
-        partial(_place, rows, chosen[low:high], places[0], shapes[0]) for low, high in cuts
+    grid = (places[0], shapes[0])
+    _shape_grid(ends, count, *grid)
+    cells = np.empty(len(chosen), np.int32)
+    counts = pool.map(
+        partial(_place, rows, chosen[low:high], *grid, cells[low:high]) for low, high in cuts
     )
-    counts = np.stack([part[1] for part in placed])
-    starts = start_cells(counts)
+    room = np.array(counts).sum(axis=0, dtype=np.uint32, keepdims=True)
+    starts = start_cells(room)
     names = np.empty(count, np.int32)
     xs, ys, zs = np.empty(count), np.empty(count), np.empty(count if deep else 0)
     if spare is not None and len(spare.names) >= count:
         xs, ys, zs, names = (array[:count] for array in spare[:4])
-    pool.map(
-        partial(_scatter, chosen[low:high], part[0], room, names)
-        for (low, high), part, room in zip(cuts, placed, counts, strict=True)
-    )
+    # One thread alone: others would write into the same cells, and wait for one another.
+    _scatter(chosen, cells, room[0], names)
     pool.map(
         partial(_fetch, rows, names[low:high], xs[low:high], ys[low:high], zs[low:high])
         for low, high in (pool.cut(count) if count > ALONE else [(0, count)])

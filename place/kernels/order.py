@@ -140,7 +140,8 @@ class Pool:
             others = [self._others.submit(take_turns) for _ in tasks[1 : self._threads]]
         take_turns()
         for other in others:
-            other.result()
+            if not other.cancel():  # or it has not begun, and nothing is left for it to do
+                other.result()
         return [done[number] for number in range(len(tasks))]
 
     def cut(self, size: int, each: int = 1) -> list[tuple[int, int]]:
