@@ -104,19 +104,22 @@ class Observer:
     def _count(self, number: int, plan: RangePlan, changed: Changed, counted: Counted) -> None:
         cell = self._cell
         store = cell.subjects[plan.subject]
-        step = max(1, len(changed.slots) // SAMPLE)
-        some = np.arange(counted.looks * 7919 % step, len(changed.slots), step)
+        # Who appears does so once; the order is for those who move.
+        there = np.flatnonzero(changed.was & changed.now)
+        step = max(1, len(there) // SAMPLE)
+        some = there[counted.looks * 7919 % step :: step]
+        if not len(some):
+            return
         slots = changed.slots[some]
         view = View(store.columns, changed)
         regions = cell.groups[plan.group]
         within, passing = [], []
         for now in (True, False):
             rows = view.take(slots, now)
-            there = (changed.now if now else changed.was)[some]
             places = np.stack([rows.numbers(c) for c in plan.dimensions[:2]], axis=1)
             state = regions.now if now else regions.before
-            within.append(there & self._inside(regions, state, number, places))
-            passing.append(there & cell.passes_of(number, plan)(rows))
+            within.append(self._inside(regions, state, number, places))
+            passing.append(cell.passes_of(number, plan)(rows))
         differs = view.differs(plan.filtered)
         other = np.zeros(len(slots), np.bool_) if differs is None else differs[slots]
         restless = (within[0] != within[1]) | (within[0] & within[1] & other)
