@@ -22,6 +22,7 @@ from place.engine.join import Joiner
 from place.engine.near import NearGroup
 from place.engine.objects import Changed
 from place.engine.part import Flow, Part
+from place.engine.past import ceil_all
 from place.engine.plans import RangePlan, UpperPlan
 from place.engine.refine import Decided
 from place.engine.regions import Regions
@@ -57,7 +58,6 @@ class Upper:
     """Of a kNN query that several cells answer: what this one has told."""
     entering: tuple[Numbers, Flow] | None = None
     """The readings that come into its window at this instant."""
-
     is_direct: bool = False
     """Is what comes and goes already what is told? Then it is told together with its group's."""
 
@@ -316,9 +316,7 @@ class Above:
         assert isinstance(stream, Stream)
         if window.duration is None:
             return np.full(len(times), NEVER)
-        period = stream.evaluate or 1
-        ends: Numbers = -(-(times + window.duration) // period) * period
-        return ends
+        return ceil_all(times + window.duration, stream.evaluate)
 
     # The end of an instant
 

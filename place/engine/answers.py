@@ -180,10 +180,8 @@ class _First:
         every = np.arange(len(flow))
         ranks = flow.ranks.rows(every)
         sides = [None if rows is None else rows.rows(every) for rows in flow.sources]
-        shown: dict[tuple[Row | None, ...], int] = {}
         for i, (rank, weight) in enumerate(zip(ranks, flow.weights.tolist(), strict=True)):
             row = tuple(None if side is None else side[i] for side in sides)
-            shown.setdefault(row, i)
             of_rank = self._rows.setdefault(rank, Counter())
             of_rank[row] += weight
             if not of_rank[row]:

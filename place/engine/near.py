@@ -163,7 +163,7 @@ class NearGroup:
         queries, slots = nearby.queries.astype(np.int64), nearby.slots.astype(np.int64)
         weights = nearby.signs.astype(np.int64)
         if self.merges:
-            return self.content()
+            return self._choice()
         if changed is not None and self.plan.watches:
             stays = self._stays(changed, view, queries, slots, weights)
             queries = np.concatenate([queries, stays[0], stays[0]])
@@ -172,12 +172,10 @@ class NearGroup:
             weights = np.concatenate([weights, -ones, ones])
         return (queries, slots, weights), None
 
-    def content(self) -> tuple[Found, Columns | None]:
-        """Who is in each answer now."""
+    def _choice(self) -> tuple[Found, Columns]:
+        """Who is in each answer now, with ranks."""
         queries, slots, measures = self._members()
-        weights = np.ones(len(slots), np.int64)
-        ranks = self._ranks(slots, measures) if self.merges else None
-        return (queries, slots, weights), ranks
+        return (queries, slots, np.ones(len(slots), np.int64)), self._ranks(slots, measures)
 
     def finish(self) -> None:
         """The instant is over: the rows of queries that ended are free."""

@@ -20,7 +20,6 @@ from place.engine.regions import Regions
 from place.engine.tally import TOLD
 from place.engine.vector import outputs, same_rows
 from place.kernels.order import SERIAL, Pool
-from place.model.types import Row
 from place.plan.expression import Column
 
 if TYPE_CHECKING:
@@ -58,9 +57,6 @@ class View:
         if len(old):
             rows.put(old, self._changed.before.pick(wanted, places[old]))
         return rows
-
-    def rows(self, slots: Numbers, now: bool) -> list[Row]:
-        return self.take(slots, now).rows(np.arange(len(slots)))
 
     def alive(self, slots: Numbers, now: bool, store: Objects) -> NDArray[np.bool_]:
         """Was, or is, an object at each slot?"""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from place.engine.columns import Columns
 from place.engine.objects import Messages, Objects
+from place.engine.past import ceil_all
 from place.model.schema import Stream
 
 Bools = NDArray[np.bool_]
@@ -111,7 +112,6 @@ def _previous(
     has = np.where(first, is_kept, ~np.roll(gone, 1))
     if stream.timeout is not None:
         has &= times < told + stream.timeout
-        period = stream.evaluate or 1
-        has &= -(-(times + stream.timeout) // period) * period > instant
+        has &= ceil_all(times + stream.timeout, stream.evaluate) > instant
     found = np.where(first, KEPT, np.roll(position, 1))
     return np.where(has & final & ~gone, found, NOTHING)

@@ -183,9 +183,6 @@ class Pairs:
         self._stream = stream
         self._store = Objects(stream, dictionary, self._flat)
 
-    def __len__(self) -> int:
-        return len(self._store)
-
     def replace(self, keys: Numbers, entering: NDArray[np.bool_], rows: Sources) -> Flow:
         """Objects of these keys have spoken or are gone; `rows` are the pairs of those entering."""
         store = self._store

@@ -105,7 +105,9 @@ class Worker:
             self.clocks.join(query.streams)
             tables = {name: table_of(name) for name in query.tables}
             timeline = self._timeline(query.streams)
-            content = kept.get(query.name) or self._replay(query, tables, timeline.instant)
+            content = kept.get(query.name)
+            if content is None:
+                content = self._replay(query, tables, timeline.instant)
             contents = {} if content is None else {query.name: content}
             found += timeline.register([query], tables, contents, 2 * catalog.version + 1)
         return [
