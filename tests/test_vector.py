@@ -35,7 +35,7 @@ from place.plan.expression import (
     Not,
     Or,
 )
-from place.plan.query import Source
+from place.plan.query import Output, Source
 from place.sql.dialect import parse_one
 from place.sql.statements import Select
 from tests.test_expressions import TABLE, conditions, quantities
@@ -177,7 +177,7 @@ def columns_of(
 def found(expression: Expression, sources: list[Columns], size: int) -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = outputs([("it", expression)], sources, size, sources[0].dictionary)
+        made = outputs([Output("it", expression)], sources, size, sources[0].dictionary)
     assert made.capacity == size
     return made.plain(0, np.arange(size))
 

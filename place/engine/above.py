@@ -404,12 +404,11 @@ class Above:
             flow, origin = group.joiner.expand(flow)
             numbers = numbers[origin]
             cell.tally.count(JOIN, numbers)
-        named = [(output.name, output.expression) for output in upper.query.outputs]
-        made = outputs(named, flow.sources, len(flow), cell.dictionary)
+        made = outputs(upper.query.outputs, flow.sources, len(flow), cell.dictionary)
         changes: list[Change] = []
         for sign in (-1, 1):
             mine = np.flatnonzero(flow.weights == sign)
-            columns = [made.array(i, mine) for i in range(len(named))]
+            columns = [made.array(i, mine) for i in range(len(made.columns))]
             changes += by_plan(cell, numbers[mine], columns, sign, instant)
         return changes
 

@@ -128,9 +128,8 @@ class _Answer:
         elif flow is None or not len(flow):
             return np.empty(0, np.int64), Columns((), self._dictionary)
         else:
-            named = [(o.name, o.expression) for o in self._query.outputs]
             weights = flow.weights
-            rows = outputs(named, flow.sources, len(flow), self._dictionary)
+            rows = outputs(self._query.outputs, flow.sources, len(flow), self._dictionary)
         if self._distinct is not None and len(weights):
             return self._distinct.update(rows, weights)
         return consolidate(rows, weights) if self.is_settled and len(weights) else (weights, rows)
@@ -156,8 +155,7 @@ class _Answer:
             weights, rows = weights[kept], rows.take(kept)
         if rows is None or not len(weights):
             return np.empty(0, np.int64), Columns((), self._dictionary)
-        named = [(o.name, o.expression) for o in query.outputs]
-        return weights, outputs(named, [rows], len(weights), self._dictionary)
+        return weights, outputs(query.outputs, [rows], len(weights), self._dictionary)
 
 
 class _First:

@@ -245,6 +245,5 @@ def _output(
             columns.append(taken[output.expression.source].array(output.expression.index, every))
         return columns
     sources = [taken.get(i) for i in range(len(query.sources))]
-    named = [(output.name, output.expression) for output in query.outputs]
-    made = outputs(named, sources, len(slots), cell.dictionary)
-    return [made.array(i, slice(None)) for i in range(len(named))]
+    made = outputs(query.outputs, sources, len(slots), cell.dictionary)
+    return [made.array(i, slice(None)) for i in range(len(made.columns))]

@@ -35,6 +35,7 @@ from place.plan.expression import (
     Not,
     Or,
 )
+from place.plan.query import Output
 
 Bools = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -80,14 +81,11 @@ def holds(expression: Expression, sources: Sources, size: int, dictionary: Dicti
 
 
 def outputs(
-    expressions: Sequence[tuple[str, Expression]],
-    sources: Sources,
-    size: int,
-    dictionary: Dictionary,
+    asked: Sequence[Output], sources: Sources, size: int, dictionary: Dictionary
 ) -> Columns:
-    """The values of named expressions, as columns."""
-    columns = tuple(schema.Column(name, expression.type) for name, expression in expressions)
-    found = [evaluate_all(e, sources, size, dictionary) for _, e in expressions]
+    """What a query tells of rows, as columns."""
+    columns = tuple(schema.Column(output.name, output.expression.type) for output in asked)
+    found = [evaluate_all(output.expression, sources, size, dictionary) for output in asked]
     return as_columns(columns, found, dictionary)
 
 
