@@ -111,6 +111,15 @@ def load_worker(
     return worker
 
 
+def subjects_of(state: State, stream: str) -> pa.Table | None:
+    """The objects of a stream in a state, packed: key, time, whether gone, then its columns."""
+    meta: dict[str, Any] = json.loads(state[META].column(0)[0].as_py())
+    for number, line in enumerate(meta["timelines"]):
+        if line["streams"] == [stream]:
+            return state.get(f"{number}/subjects/{stream}")
+    return None
+
+
 class _Codes:
     """The texts of a state, and what its codes have become: texts that no row holds are let go."""
 

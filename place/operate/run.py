@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, cast
 
 from place.errors import PlaceError
+from place.model.schema import Stream
 from place.model.time import SECOND, parse_duration
 from place.operate.options import add_spark_options, read_setup, set_up, spark_settings
 from place.session import Session, connect
@@ -167,7 +168,7 @@ class IdleClock:
         due: dict[str, int] = {}
         for stream in self._runtime.catalog.streams.values():
             totals, closed = last.totals.get(stream.name), last.clocks.get(stream.name)
-            if stream.timeout is None or totals is None or closed is None:
+            if totals is None or closed is None:
                 continue
             count = totals["readings"] + totals["late"]
             heard = self._heard.get(stream.name)
@@ -175,8 +176,20 @@ class IdleClock:
                 self._heard[stream.name] = count, now, closed
                 continue
             silent = int((now - heard[1]) * SECOND) - self._idle
-            reached = heard[2] + stream.lateness + silent
-            if silent > 0 and totals["objects"] and reached - stream.lateness > closed + SECOND:
-                due[stream.name] = reached
+            if silent <= 0 or not totals["objects"]:
+                continue
+            if self._expires(stream):
+                reached = heard[2] + stream.lateness + silent
+                if reached - stream.lateness > closed + SECOND:
+                    due[stream.name] = reached
+            elif closed == heard[2]:  # once: the last readings have waited for others long enough
+                due[stream.name] = closed + 2 * stream.lateness + 1
         if due:
             self._runtime.advance(due)
+
+    def _expires(self, stream: Stream) -> bool:
+        """Is there anything that the clock alone changes?"""
+        return stream.timeout is not None or any(
+            query.window is not None and stream.name in query.streams
+            for query in self._runtime.catalog.queries.values()
+        )

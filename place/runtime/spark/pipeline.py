@@ -40,6 +40,7 @@ from place.runtime.spark.task import (
     CellResult,
     FileInput,
     Job,
+    Probed,
     TickInput,
     in_order,
     observe_cell,
@@ -174,12 +175,16 @@ class Pipeline:
             self._sweep(previous)
             return manifest
 
-    def probe(self, catalog: Catalog, query: Query) -> list[Row]:
-        """The answer of a query as of the last tick."""
+    def probe(self, catalog: Catalog, queries: Sequence[Query]) -> list[list[Row]]:
+        """The answers of queries as of the last tick, in one action."""
         with self._lock:
-            found = self._probe_cells(self._job(0, catalog), query)
-            rows = [row for rows, _ in found for row in rows]
-            return rows + merged_rows(query, [parts for _, parts in found if parts is not None])
+            cells = self._probe_cells(self._job(0, catalog), queries)
+            answers = []
+            for query, found in zip(queries, cells, strict=True):
+                rows = [row for rows, _ in found for row in rows]
+                parts = [parts for _, parts in found if parts is not None]
+                answers.append(rows + merged_rows(query, parts))
+            return answers
 
     def observe(self, catalog: Catalog, query: Query) -> Observed:
         """What has passed through the plan of a query, in the cells as they are in memory."""
@@ -191,17 +196,20 @@ class Pipeline:
             seen = [seen for seen, _ in found]
             return Observed.together([*seen, self._merger.observed(query, parts)])
 
-    def _probe_cells(self, job: Job, query: Query) -> list[tuple[list[Row], bytes | None]]:
+    def _probe_cells(self, job: Job, queries: Sequence[Query]) -> list[list[Probed]]:
+        """For each query, what each cell has of its answer."""
         places = self.matrix.places()
         asked = self._context.parallelize(places, len(places))
-        return self._collect(asked.map(lambda place: probe_cell(job, place, query)))
+        found = self._collect(asked.map(lambda place: probe_cell(job, place, queries)))
+        return [list(each) for each in zip(*found, strict=True)]
 
     def _remember(self, job: Job) -> None:
         """Know the answers that cells hold together as of the last tick, from their states."""
         self._merger.forget()
         if job.states:
-            for query in self._merger.merged(job.before.value):
-                found = self._probe_cells(replace(job, after=job.before), query)
+            merged = list(self._merger.merged(job.before.value))
+            cells = self._probe_cells(replace(job, after=job.before), merged) if merged else []
+            for query, found in zip(merged, cells, strict=True):
                 self._merger.know(query, [parts for _, parts in found if parts is not None])
 
     def _job(self, number: int, catalog: Catalog) -> Job:

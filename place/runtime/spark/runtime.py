@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from place.engine.route import Matrix
@@ -36,13 +37,12 @@ from place.runtime.local import plan_of, told_of
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.deliver import Deliveries
+from place.runtime.spark.ingest import FAILED, IngestLog, Logged
 from place.runtime.spark.pipeline import Entry, Keep, Pipeline
+from place.runtime.spark.positions import ATTEMPTS, Positions, read_positions
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
-from place.runtime.spark.task import AdvanceInput, FileInput, PackInput, write_told
+from place.runtime.spark.task import AdvanceInput, FileInput
 from place.runtime.store import CatalogStore
-
-FAILED = ".failed"
-"""What pushed readings are called that could not become a tick."""
 
 
 class SparkRuntime:
@@ -91,11 +91,15 @@ class SparkRuntime:
             self.spark, Storage(storage), about["id"], matrix, share, keep or Keep()
         )
         self._keep = keep or Keep()
-        self._ingest = Storage(str(self.directory.absolute()))
         last = self.pipeline.last
+        self.ingest = IngestLog(
+            Storage(str(self.directory.absolute())),
+            self.pipeline.storage,
+            last.ingest if last is not None else 0,
+            lambda stream: stream in self.catalog.streams.values(),
+        )
         self.catalog = self._store.load(last.catalog) if last is not None else Catalog()
         self.pipeline.know(self.catalog)
-        self._sequence = last.ingest if last is not None else 0
         self.sources = Sources(self)
         self.deliveries = Deliveries(self)
         self._is_own = False
@@ -123,23 +127,24 @@ class SparkRuntime:
         newest = self._store.load()
         if newest.version != self.catalog.version:
             self._adopt(newest)
-        last = self.pipeline.last
-        done = last.ingest if last is not None else 0
-        for name, _ in self._ingest.list("ingest"):
-            number = int(name.rpartition("/")[2].partition(".")[0])
-            if name.endswith(FAILED):
-                continue
-            if name.endswith(".tmp") or number <= done:
-                self._ingest.remove(name)
-                continue
-            self._sequence = number
+        while self.ingest.due():
             try:
-                self._take(number, name)
+                self.pump()
             except StorageFull:
                 raise
-            except PlaceError as error:  # it was never acknowledged, and must not stop the rest
-                self._ingest.move(name, name + FAILED)
-                print(f"place: {name}{FAILED} is set aside: {error}", file=sys.stderr)
+            except PlaceError:
+                self._take_singly()
+
+    def _take_singly(self) -> None:
+        """Make ticks of files that make none together: one that is bad must not stop the rest."""
+        for logged in self.ingest.due():
+            try:
+                self._take([logged])
+            except StorageFull:
+                raise
+            except PlaceError as error:
+                self.ingest.set_aside(logged)
+                print(f"place: {logged.name}{FAILED} is set aside: {error}", file=sys.stderr)
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
@@ -189,9 +194,12 @@ class SparkRuntime:
 
     def change(self, catalog: Catalog) -> list[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""
-        with self._owned():
+        with self._owned(), self.ingest.lock:  # readings are of the streams that they were for
+            deltas: list[Delta] = []
+            while (manifest := self.pump()) is not None:
+                deltas += self._deltas(manifest)
             self._store.save(self.catalog, catalog)
-            deltas = self._deltas(self._adopt(catalog))
+            deltas += self._deltas(self._adopt(catalog))
         self.sources.follow()
         return deltas
 
@@ -213,28 +221,41 @@ class SparkRuntime:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
         with self._owned():
             self.check_sinks()
-            told = told_of(self.catalog, inputs)
-            self._sequence += 1
-            name = f"ingest/{self._sequence:012d}.arrow"
-            self._ingest.write(f"{name}.tmp", lambda out: write_told(out, told))
-            self._ingest.move(f"{name}.tmp", name)
+            logged = self.ingest.write(told_of(self.catalog, inputs))
+            deltas: list[Delta] = []
             try:
-                return self._deltas(self._take(self._sequence, name))
+                while not self._has_taken(logged.number):
+                    manifest = self.pump()
+                    assert manifest is not None
+                    deltas += self._deltas(manifest)
             except PlaceError:
-                last = self.pipeline.last
-                if last is None or last.ingest < self._sequence:
-                    self._ingest.remove(name)  # it is not taken, and whoever pushed it is told
+                if not self._has_taken(logged.number):
+                    self.ingest.withdraw(logged)  # and whoever pushed it is told
                 raise
+            return deltas
 
-    def _take(self, number: int, name: str) -> Manifest:
-        if self._ingest.root == self.pipeline.storage.root:
-            return self.tick(Entry([PackInput(name)], ingest=number))
-        self.pipeline.storage.replace(name, self._ingest.read(name))
-        try:
-            manifest = self.tick(Entry([PackInput(name)], ingest=number))
-        finally:
-            self.pipeline.storage.remove(name)
-        self._ingest.remove(name)
+    def _has_taken(self, number: int) -> bool:
+        return self.pipeline.last is not None and self.pipeline.last.ingest >= number
+
+    def accept(self, stream: Stream, table: pa.Table) -> int:
+        """Checked readings, durable when this returns, for the next tick; their number."""
+        return self.ingest.offer(stream, table).number
+
+    def waiting(self) -> tuple[int, int]:
+        """The accepted readings, and their bytes, that no tick has taken yet."""
+        return self.ingest.waiting()
+
+    def pump(self) -> Manifest | None:
+        """One tick of what was accepted; None if nothing waits."""
+        with self.pipeline.lock:
+            due = self.ingest.due()
+            return self._take(due) if due else None
+
+    def _take(self, due: Sequence[Logged]) -> Manifest:
+        number = due[-1].number
+        with self.ingest.at_hand(due) as inputs:
+            manifest = self.tick(Entry(inputs, ingest=number))
+        self.ingest.forget(number)
         return manifest
 
     def answer(self, query: str) -> Answer:
@@ -266,8 +287,30 @@ class SparkRuntime:
         blank = {"objects": 0, "readings": 0, "late": 0, "bad": 0}
         return blank if last is None else {**blank, **last.totals.get(name, {})}
 
+    def answers(self, queries: Sequence[str]) -> tuple[int, dict[str, Answer]]:
+        """The answers of registered queries as of one tick, and that tick."""
+        with self.pipeline.lock:
+            asked = [self.catalog.queries[fold(query)] for query in queries]
+            found = self.pipeline.probe(self.catalog, asked) if asked else []
+            named = zip(asked, found, strict=True)
+            tick = self.pipeline.last.tick if self.pipeline.last is not None else 0
+            return tick, {query.name: Counter(rows) for query, rows in named}
+
+    def positions(self, stream: str) -> Positions:
+        """Where the objects of a stream are as of the last tick; no tick is held up."""
+        definition = self.catalog.streams[fold(stream)]
+        for attempt in range(ATTEMPTS):
+            last = self.pipeline.last or Manifest(0, "", 0, "", {})
+            try:
+                return read_positions(self.pipeline.storage, last, definition)
+            except FileNotFoundError:  # ticks went on, and have swept that state
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
     def _probe(self, query: Query) -> Answer:
-        return Counter(self.pipeline.probe(self.catalog, query))
+        (rows,) = self.pipeline.probe(self.catalog, [query])
+        return Counter(rows)
 
     def _deltas(self, manifest: Manifest) -> list[Delta]:
         found = [

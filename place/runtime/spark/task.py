@@ -268,16 +268,24 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     return result
 
 
-def probe_cell(job: Job, place: Place, query: Query) -> tuple[list[Row], bytes | None]:
-    """This cell's part of the answer of a query: rows, or a part as `write_parts` has it."""
+Probed = tuple[list[Row], bytes | None]
+"""A cell's part of an answer: rows, or a part as `write_parts` has it."""
+
+
+def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]:
+    """This cell's parts of the answers of queries."""
     worker = _resume(job, place)
-    found = worker.probe(query, _tables(job.storage, worker.catalog))
+    answers: list[Probed] = []
+    for query in queries:
+        found = worker.probe(query, _tables(job.storage, worker.catalog))
+        parts = [each for each in found if isinstance(each, Part)]
+        changes = settle([each for each in found if isinstance(each, Change)])
+        rows = [delta.row for change in changes for delta in change.deltas()]
+        answers.append((rows, _packed(parts)))
     cell = cell_name(place)
     if cell in job.states:
         _keep(job.storage, cell, job.states[cell].token, worker)
-    parts = [each for each in found if isinstance(each, Part)]
-    changes = settle([each for each in found if isinstance(each, Change)])
-    return [delta.row for change in changes for delta in change.deltas()], _packed(parts)
+    return answers
 
 
 def observe_cell(job: Job, place: Place, query: Query) -> tuple[Observed, bytes | None]:

@@ -1,0 +1,184 @@
+"""Readings that are pushed: durable in a log before they are acknowledged, until a tick takes them.
+
+Whoever pushes waits for the disk, not for a tick. Readings that come while the disk is busy are
+written together, in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from place.engine.worker import Segment, Told
+from place.errors import ConfigurationError
+from place.model.reading import Advance
+from place.model.schema import Stream
+from place.runtime.durable.storage import Storage
+from place.runtime.spark.task import PackInput, write_told
+
+FAILED = ".failed"
+"""What pushed readings are called that could not become a tick."""
+Has = Callable[[Stream], bool]
+"""Is there still such a stream?"""
+READINGS_PER_TICK, BYTES_PER_TICK = 1_000_000, 256 << 20
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A file of the log that no tick has taken."""
+
+    number: int
+    name: str
+    readings: int = 0
+    size: int = 0
+
+
+@dataclass(eq=False)
+class _Offer:
+    """Readings that wait to be written; then the file they are in, or why there is none."""
+
+    stream: Stream
+    table: pa.Table
+    logged: Logged | None = None
+    error: Exception | None = None
+
+
+class IngestLog:
+    """Numbered files in the directory `ingest` of a home."""
+
+    def __init__(self, log: Storage, storage: Storage, done: int, has: Has) -> None:
+        self._log = log
+        self._has = has
+        self._storage = storage
+        self._number = done
+        self._now = 0  # the last time of arrival
+        self._offers: list[_Offer] = []
+        self._queue = threading.Lock()
+        self._waiting: deque[Logged] = deque()
+        self.lock = threading.RLock()
+        """Held while a file is written: whoever holds it sees no readings come."""
+        self._find(done)
+
+    def _find(self, done: int) -> None:
+        """Files that an earlier process has left; those that a tick has taken are removed."""
+        for name, size in list(self._log.list("ingest")):
+            number = int(name.rpartition("/")[2].partition(".")[0])
+            self._number = max(self._number, number)
+            if name.endswith(FAILED):
+                continue
+            if name.endswith(".tmp") or number <= done:
+                self._log.remove(name)
+            else:
+                self._waiting.append(Logged(number, name, 0, size))
+
+    def write(self, told: Sequence[Told]) -> Logged:
+        """A file of readings and advances, durable when this returns."""
+        with self.lock:
+            self._number += 1
+            name = f"ingest/{self._number:012d}.arrow"
+            size = self._log.write(f"{name}.tmp", lambda out: write_told(out, told))
+            self._log.move(f"{name}.tmp", name)
+            readings = sum(each.table.num_rows for each in told if isinstance(each, Segment))
+            logged = Logged(self._number, name, readings, size)
+            self._waiting.append(logged)
+            return logged
+
+    def offer(self, stream: Stream, table: pa.Table) -> Logged:
+        """Readings, durable when this returns, in one file with others that came meanwhile."""
+        mine = _Offer(stream, table)
+        with self._queue:
+            self._offers.append(mine)
+        with self.lock:
+            if mine.logged is None and mine.error is None:
+                with self._queue:
+                    offers, self._offers = self._offers, []
+                self._write_all(offers)
+        if mine.error is not None:
+            raise mine.error
+        assert mine.logged is not None
+        return mine.logged
+
+    def _write_all(self, offers: list[_Offer]) -> None:
+        for offer in offers:
+            if not self._has(offer.stream):  # dropped since the readings were checked
+                offer.error = ConfigurationError(f'stream "{offer.stream.name}" does not exist')
+        offers = [offer for offer in offers if offer.error is None]
+        if not offers:
+            return
+        self._now = max(self._now + 1, int(time.time() * 1e6))
+        try:
+            logged = self.write(_told(offers, self._now))
+        except Exception as error:  # each of those who wait is told
+            for offer in offers:
+                offer.error = error
+        else:
+            for offer in offers:
+                offer.logged = logged
+
+    def waiting(self) -> tuple[int, int]:
+        """The readings and the bytes that no tick has taken."""
+        files = list(self._waiting)
+        return sum(each.readings for each in files), sum(each.size for each in files)
+
+    def due(self) -> list[Logged]:
+        """The files that the next tick should take: all, or as many as are enough for one."""
+        chosen: list[Logged] = []
+        readings = size = 0
+        for each in list(self._waiting):
+            if chosen and (readings >= READINGS_PER_TICK or size >= BYTES_PER_TICK):
+                break
+            chosen.append(each)
+            readings, size = readings + each.readings, size + each.size
+        return chosen
+
+    @contextlib.contextmanager
+    def at_hand(self, files: Sequence[Logged]) -> Iterator[list[PackInput]]:
+        """Files where tasks can read them; a log that is elsewhere is copied for as long."""
+        is_elsewhere = self._log.root != self._storage.root
+        try:
+            if is_elsewhere:
+                for each in files:
+                    self._storage.replace(each.name, self._log.read(each.name))
+            yield [PackInput(each.name) for each in files]
+        finally:
+            if is_elsewhere:
+                for each in files:
+                    self._storage.remove(each.name)
+
+    def forget(self, upto: int) -> None:
+        """A tick has taken all files up to a number."""
+        while self._waiting and self._waiting[0].number <= upto:
+            self._log.remove(self._waiting.popleft().name)
+
+    def withdraw(self, logged: Logged) -> None:
+        """Take a file back that no tick has taken."""
+        self._waiting.remove(logged)
+        self._log.remove(logged.name)
+
+    def set_aside(self, logged: Logged) -> None:
+        """Keep a file that cannot become a tick under a name that nobody looks for."""
+        self._waiting.remove(logged)
+        self._log.move(logged.name, logged.name + FAILED)
+
+
+def _told(offers: Sequence[_Offer], now: int) -> list[Told]:
+    """What offers tell. Readings without a time of their own come when they are written, so that
+    the order of the log is that of their times, and then their instant is complete."""
+    told: list[Told] = []
+    stamped: set[str] = set()
+    for offer in offers:
+        name, table = offer.stream.name, offer.table
+        if offer.stream.time is None:
+            place = table.num_columns - 2
+            times = pa.array(np.full(table.num_rows, now))
+            table = table.set_column(place, table.schema.field(place), times)
+            stamped.add(name)
+        told.append(Segment(name, table))
+    return told + [Advance(now, name) for name in sorted(stamped)]
