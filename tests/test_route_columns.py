@@ -12,7 +12,7 @@ import pytest
 
 from place.errors import InternalError, StatementError
 from place.model.time import parse_timestamp
-from place.plan.define import parse_columns
+from place.plan.external import parse_columns
 from place.runtime.intake import json_array, json_file
 from place.runtime.intake.check import Rejected, check_table
 from place.runtime.intake.files import check_json

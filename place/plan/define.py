@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from place.errors import PlaceError, suggestion
 from place.model.schema import (
     Column,
-    External,
     Region,
     Retention,
     Sink,
@@ -24,6 +22,16 @@ from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
 from place.plan.bind_query import make_shape
 from place.plan.bind_query_table import SHOWN, layout_of
 from place.plan.catalog import Catalog
+from place.plan.external import check_source, define_source, define_target
+from place.plan.options import (
+    Options,
+    bounds,
+    evaluation,
+    fraction,
+    positive_duration,
+    positive_number,
+    space,
+)
 from place.sql import statements as s
 from place.sql.statements import wrong
 
@@ -40,20 +48,6 @@ STREAM_OPTIONS = (
     "report_every",
     "cache",
 )
-SOURCES = {
-    "FILES": ("format", "columns", "timestamps"),
-    "KAFKA": ("servers", "topic", "format", "columns", "timestamps"),
-    "GENERATOR": ("objects", "city", "seed", "period", "steps"),
-}
-TARGETS = {
-    "PARQUET": (),
-    "KAFKA": ("servers", "topic"),
-    "WEBHOOK": ("url", "secret"),
-}
-REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}
-FORMATS = ("csv", "json", "parquet")
-TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds")
-PROGRESSIVE = "progressive"
 
 Load = Callable[[str, tuple[Column, ...]], tuple[tuple[Column, ...], tuple[Row, ...]]]
 """Reads a file into declared columns, or into those that it finds where none are declared."""
@@ -81,23 +75,26 @@ def define_stream(statement: s.CreateStream) -> Stream:
             statement.name.at,
             expected=f"columns x and y, or {SHOWN}",
         )
-    options = _Options(statement.options, STREAM_OPTIONS)
-    return Stream(
+    options = Options(statement.options, STREAM_OPTIONS)
+    stream = Stream(
         name=statement.name.text,
         columns=columns,
         key=key,
         time=_find_time(columns, options),
         x=x,
         y=y,
-        evaluate=options.read("evaluate", _evaluation),
-        timeout=options.read("timeout", _positive_duration),
+        evaluate=options.read("evaluate", evaluation),
+        timeout=options.read("timeout", positive_duration),
         lateness=options.read("lateness", parse_duration) or 0,
-        space=options.read("space", _space) or Space.PLANAR,
-        bounds=options.read("bounds", _bounds),
-        source=_source(statement.source, columns) if statement.source else None,
+        space=options.read("space", space) or Space.PLANAR,
+        bounds=options.read("bounds", bounds),
+        source=define_source(statement.source, columns) if statement.source else None,
         retention=_retention(options, statement.name),
-        history=options.read("history", _positive_duration),
+        history=options.read("history", positive_duration),
     )
+    if statement.source is not None and stream.source is not None:
+        check_source(stream, stream.source, statement.source)
+    return stream
 
 
 def define_table(
@@ -119,7 +116,7 @@ def define_table(
             hint="write CREATE TABLE name (ID BIGINT, owner STRING) AS VALUES (1, 'a')",
         )
     x, y = _find_position(statement.columns, columns)
-    options = _Options(statement.options, ("space",))
+    options = Options(statement.options, ("space",))
     table = Table(
         name=statement.name.text,
         columns=columns,
@@ -128,7 +125,7 @@ def define_table(
         x=x,
         y=y,
         path=str(statement.path.value) if statement.path else None,
-        space=options.read("space", _space) or Space.PLANAR,
+        space=options.read("space", space) or Space.PLANAR,
     )
     check_rows(table, rows, statement.name)
     return table, rows
@@ -169,7 +166,7 @@ def define_sink(statement: s.CreateSink, catalog: Catalog) -> Sink:
     queries = None
     if statement.queries is not None:
         queries = tuple(catalog.find("query", name).name for name in statement.queries)
-    return Sink(statement.name.text, queries, _external(statement.target, TARGETS, "sink"))
+    return Sink(statement.name.text, queries, define_target(statement.target))
 
 
 # Columns
@@ -213,7 +210,7 @@ def _find_position(
     return x, y
 
 
-def _find_time(columns: tuple[Column, ...], options: _Options) -> int | None:
+def _find_time(columns: tuple[Column, ...], options: Options) -> int | None:
     """The column named by the option `time`, otherwise the first TIMESTAMP."""
     named = options.get("time")
     if named is None:
@@ -256,100 +253,7 @@ def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:
     return tuple(row)
 
 
-# Options
-
-
-class _Options:
-    """The options of a statement: known, each once, read by a function that knows its form."""
-
-    def __init__(self, options: tuple[s.Option, ...], known: tuple[str, ...]) -> None:
-        self._options: dict[str, s.Option] = {}
-        for option in options:
-            name = option.name.text.casefold()
-            if name not in known:
-                raise wrong(
-                    f'option "{option.name.text}" does not exist',
-                    option.name.at,
-                    hint=suggestion(name, known, "options"),
-                )
-            if name in self._options:
-                raise wrong(f'option "{option.name.text}" is given twice', option.name.at)
-            self._options[name] = option
-
-    def get(self, name: str) -> s.Option | None:
-        return self._options.get(name)
-
-    def read(self, name: str, form: Callable[[Any], Any]) -> Any:
-        option = self._options.get(name)
-        if option is None:
-            return None
-        value = option.value.value
-        try:
-            if not isinstance(value, str) and form not in (_fraction, _positive_number):
-                raise PlaceError(f"{value!r} is not a text", hint="write it in single quotes")
-            return form(value)
-        except PlaceError as error:
-            raise wrong(
-                f'option "{name}": {error.message}', option.value.at, hint=error.hint
-            ) from None
-
-
-def _positive_duration(text: str) -> int:
-    duration = parse_duration(text)
-    if duration == 0:
-        raise PlaceError(f"'{text}' is no time at all", hint="leave the option out for none")
-    return duration
-
-
-def _evaluation(text: str) -> int | None:
-    if text.strip().casefold() == PROGRESSIVE:
-        return None
-    try:
-        return _positive_duration(text)
-    except PlaceError as error:
-        raise PlaceError(error.message, hint="write 'progressive' or '5 seconds'") from None
-
-
-def _space(text: str) -> Space:
-    try:
-        return Space(text.strip().casefold())
-    except ValueError:
-        raise PlaceError(f"'{text}' is not a space", hint="write 'planar' or 'wgs84'") from None
-
-
-def _bounds(text: str) -> tuple[float, float, float, float]:
-    try:
-        x1, y1, x2, y2 = (coerce(part, Type.DOUBLE) for part in text.replace(",", " ").split())
-    except (ValueError, ValueMismatch):
-        x1 = None
-    if x1 is None:
-        raise PlaceError(f"'{text}' is not four numbers", hint="write bounds = '0 0 100 100'")
-    low_x, high_x = sorted((float(x1), float(x2)))  # type: ignore[arg-type]
-    low_y, high_y = sorted((float(y1), float(y2)))  # type: ignore[arg-type]
-    return low_x, low_y, high_x, high_y
-
-
-def _positive_number(value: Any) -> float:
-    try:
-        number = coerce(value, Type.DOUBLE)
-    except ValueMismatch as error:
-        raise PlaceError(error.message) from None
-    if not isinstance(number, float) or number <= 0:
-        raise PlaceError(f"{value!r} is not a positive number")
-    return number
-
-
-def _fraction(value: Any) -> float:
-    try:
-        number = coerce(value, Type.DOUBLE)
-    except ValueMismatch as error:
-        raise PlaceError(error.message) from None
-    if not isinstance(number, float) or not 0 <= number <= 1:
-        raise PlaceError(f"{value!r} is not between 0 and 1")
-    return number
-
-
-def _retention(options: _Options, name: s.Name) -> Retention | None:
+def _retention(options: Options, name: s.Name) -> Retention | None:
     """`retain = 'cache'` with its three numbers, or nothing (all objects are kept)."""
     kind = options.read("retain", lambda text: text.strip().casefold())
     if kind not in (None, "all", "cache"):
@@ -360,9 +264,9 @@ def _retention(options: _Options, name: s.Name) -> Retention | None:
             expected="'all' or 'cache'",
         )
     parts = {
-        "max_speed": options.read("max_speed", _positive_number),
-        "report_every": options.read("report_every", _positive_duration),
-        "cache": options.read("cache", _fraction),
+        "max_speed": options.read("max_speed", positive_number),
+        "report_every": options.read("report_every", positive_duration),
+        "cache": options.read("cache", fraction),
     }
     if kind != "cache":
         given = next(
@@ -380,88 +284,3 @@ def _retention(options: _Options, name: s.Name) -> Retention | None:
         )
     cache = 1.0 if parts["cache"] is None else parts["cache"]
     return Retention(cache, parts["max_speed"], parts["report_every"])
-
-
-_PAIR = re.compile(r'\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*=\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*(?:,|$)')
-
-
-def parse_columns(text: str) -> dict[str, str]:
-    """The option `columns` of a source: how it calls a stream's columns.
-
-    >>> parse_columns('ObjectID = mmsi, ts = "# Timestamp"')
-    {'ObjectID': 'mmsi', 'ts': '# Timestamp'}
-    """
-    given: dict[str, str] = {}
-    position = 0
-    while match := _PAIR.match(text, position):
-        name, source = (part.strip('"').strip() for part in match.groups())
-        if name.casefold() in map(str.casefold, given):
-            raise PlaceError(f'column "{name}" is there twice')
-        given[name] = source
-        position = match.end()
-    if position < len(text) or not given or text.rstrip().endswith(","):
-        raise PlaceError(
-            f"'{text}' is not a list of names", hint="write columns = 'ObjectID = mmsi, x = lon'"
-        )
-    return given
-
-
-def _source(spec: s.ExternalSpec, columns: tuple[Column, ...]) -> External:
-    external = _external(spec, SOURCES, "source")
-
-    def names(text: str) -> None:
-        for name in parse_columns(text):
-            if find_column(columns, name) is None:
-                hint = suggestion(name, (column.name for column in columns), "columns")
-                raise PlaceError(f'the stream has no column "{name}"', hint=hint)
-
-    def timestamps(text: str) -> None:
-        if text not in TIMESTAMPS:
-            hint = suggestion(text, TIMESTAMPS, "forms of timestamps")
-            raise PlaceError(f"'{text}' does not exist", hint=hint)
-
-    options = _Options(spec.options, SOURCES[external.kind])
-    options.read("columns", names)
-    options.read("timestamps", timestamps)
-    return external
-
-
-def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str) -> External:
-    kind = spec.kind.text.upper()
-    if kind not in kinds:
-        raise wrong(
-            f"{what} {spec.kind.text} does not exist",
-            spec.kind.at,
-            hint=suggestion(kind, kinds, f"{what}s"),
-        )
-    _Options(spec.options, kinds[kind])
-    given: dict[str, Any] = {o.name.text.casefold(): o.value.value for o in spec.options}
-    if kind in ("FILES", "PARQUET"):
-        if spec.argument is None or not isinstance(spec.argument.value, str):
-            raise wrong(
-                f"{kind} has no directory", spec.kind.at, hint=f"write {kind} ('directory/')"
-            )
-        given["path"] = spec.argument.value
-    elif spec.argument is not None:
-        raise wrong(
-            f"{kind} takes options", spec.argument.at, hint=f"write {kind} ({kinds[kind][0]} = …)"
-        )
-    for name in REQUIRED.get(kind, ()):
-        if not isinstance(given.get(name), str) or not given[name]:
-            raise wrong(
-                f'{kind} needs the option "{name}"', spec.kind.at, hint=f"write {name} = '…'"
-            )
-    if kind == "WEBHOOK" and not given["url"].startswith(("http://", "https://")):
-        raise wrong(
-            f"{given['url']!r} is not an address of the web",
-            spec.kind.at,
-            hint="write url = 'https://…'",
-        )
-    if "format" in given and given["format"] not in FORMATS:
-        option = next(o for o in spec.options if o.name.text.casefold() == "format")
-        raise wrong(
-            f"format {given['format']!r} does not exist",
-            option.value.at,
-            hint=suggestion(str(given["format"]), FORMATS, "formats"),
-        )
-    return External(kind, tuple(sorted(given.items())))

@@ -24,7 +24,7 @@ from place.model.segment import segment_schema
 from place.model.space import Space
 from place.model.time import format_timestamp, parse_timestamp
 from place.model.types import Type
-from place.plan.define import parse_columns
+from place.plan.external import parse_columns
 from place.runtime.arrow import DISAPPEAR, OPERATIONS
 from place.runtime.intake.convert import Converted, Mask, convert, python_value
 from place.runtime.intake.values import is_infinite, is_nan, mismatch, shown

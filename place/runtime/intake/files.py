@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 from place.errors import ReadingError
 from place.model.schema import Stream
-from place.plan.define import FORMATS
+from place.plan.external import FORMATS
 from place.runtime.intake.check import (
     Arrival,
     Rejections,

@@ -41,14 +41,18 @@ from place.runtime.spark.task import (
     FileInput,
     Job,
     Probed,
+    StepsInput,
     TickInput,
     in_order,
     observe_cell,
     probe_cell,
-    route_files,
+    route,
     run_cell,
     table_file,
 )
+
+RAW = FileInput | StepsInput
+"""Inputs that are no segments yet."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +266,7 @@ class Pipeline:
     def _run(self, job: Job, entry: Entry) -> list[CellResult]:
         """Route, match and answer in one action."""
         places = self.matrix.places()
-        if entry.given is None and not any(isinstance(i, FileInput) for i in entry.inputs):
+        if entry.given is None and not any(isinstance(i, RAW) for i in entry.inputs):
             inputs = list(entry.inputs)
             cells = self._context.parallelize(places, len(places))
             return self._collect(cells.map(lambda place: run_cell(job, place, inputs)))
@@ -283,7 +287,7 @@ class Pipeline:
         count = len(places)
 
         def to_cells(items: Iterable[Any]) -> Iterator[tuple[int, TickInput]]:
-            routed = route_files(job, map(make, items))
+            routed = route(job, map(make, items))
             return ((cell, item) for item in routed for cell in range(count))
 
         def match(items: Iterable[tuple[int, TickInput]]) -> Iterator[CellResult]:

@@ -8,10 +8,11 @@ which query it was. A batch that Spark gives again is therefore known, and nothi
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,15 @@ from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
 from place.runtime.spark.pipeline import Entry, Given
 from place.runtime.spark.session import KAFKA
-from place.runtime.spark.task import FileInput, Job, PackInput, TickInput, keep_routed
+from place.runtime.spark.task import (
+    FileInput,
+    Job,
+    PackInput,
+    StepsInput,
+    TickInput,
+    keep_routed,
+)
+from place.sim.recipe import Recipe
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
@@ -41,8 +50,27 @@ MESSAGES_PER_TICK = 1_000_000
 PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 NAMES = "file STRING, bad BIGINT, quarantine ARRAY<STRING>, seconds DOUBLE, number INT"
 
-FromBatch = Callable[[DataFrame], Callable[[Job], Given]]
-"""How the batch of a source becomes inputs."""
+BEAT = 0.5
+"""Seconds between the ticks of a generator whose steps come faster than that."""
+READINGS_PER_TICK = 200_000
+"""So many readings a tick takes of a generator that nothing holds back."""
+
+FromBatch = Callable[[DataFrame, int], Entry]
+"""What a tick takes of a batch of a source."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A source: its batches, and what a tick takes of each.
+
+    `beat` are the seconds from batch to batch, where they do not come with the data; `batches` is
+    how many there are, where they come to an end.
+    """
+
+    frame: DataFrame
+    entry: FromBatch
+    beat: float | None = None
+    batches: int | None = None
 
 
 @dataclass
@@ -162,7 +190,10 @@ class Sources:
         """
         with self._runtime.pipeline.lock:
             running = self._running.pop(name)
-            running.is_stopping = True
+        self._end(running)
+
+    def _end(self, running: Running) -> None:
+        running.is_stopping = True
 
         def end() -> None:
             if running.query is not None:
@@ -173,19 +204,27 @@ class Sources:
         self._ending[-1].start()
 
     def _begin(self, stream: Stream) -> None:
-        frame, given = self._opened(stream)
+        opened = self._opened(stream)
         label = f"{fold(stream.name)}-{self._runtime.since(stream)}"
         storage = self._runtime.pipeline.storage
         name = f"checkpoints/{digest(label)}"
         checkpoint = storage.path(name) if storage.is_local else f"{storage.root}/{name}"
-        writer = frame.writeStream.queryName(f"place-{stream.name}-{id(self)}")
+        writer = opened.frame.writeStream.queryName(f"place-{stream.name}-{id(self)}")
         writer = writer.option("checkpointLocation", checkpoint)
         self._running[stream.name] = running = Running(stream)
-        handle = self._handler(running, label, given)
-        running.query = writer.foreachBatch(handle).trigger(**(self._trigger or {})).start()
+        handle = self._handler(running, label, opened)
+        trigger = self._trigger or {}
+        if opened.beat is not None:
+            beat = 0.0 if self._is_draining else opened.beat
+            trigger = {"processingTime": f"{round(beat * 1000)} milliseconds"}
+        running.query = writer.foreachBatch(handle).trigger(**trigger).start()
+
+    @property
+    def _is_draining(self) -> bool:
+        return "availableNow" in (self._trigger or {})
 
     def _handler(
-        self, running: Running, label: str, given: FromBatch
+        self, running: Running, label: str, opened: Opened
     ) -> Callable[[DataFrame, int], None]:
         """What a batch of a source is: a tick, unless it has been one already."""
         runtime, stream = self._runtime, running.stream
@@ -204,9 +243,12 @@ class Sources:
                         " is gone or is not its own",
                         hint="restore the checkpoint, or drop the stream and create it again",
                     )
-                if mark is None or mark.batch < batch:
+                is_over = opened.batches is not None and batch >= opened.batches
+                if not is_over and (mark is None or mark.batch < batch):
                     marks = {label: Mark(query, batch)}
-                    runtime.tick(Entry(given=given(frame), marks=marks))
+                    runtime.tick(replace(opened.entry(frame, batch), marks=marks))
+                if opened.batches is not None and batch + 1 >= opened.batches:
+                    self._end(running)  # it stays among those that are read: it has been
                 number = runtime.pipeline.last.tick if runtime.pipeline.last else 0
             point("commit", number)
 
@@ -221,18 +263,43 @@ class Sources:
 
     # The kinds of sources
 
-    def _opened(self, stream: Stream) -> tuple[DataFrame, FromBatch]:
+    def _opened(self, stream: Stream) -> Opened:
         if stream.name in self._attached:
-            return self._attached[stream.name], _frame_given(stream)
+            return Opened(self._attached[stream.name], _frame_entry(stream))
         source = stream.source
         assert source is not None
         if source.kind == "FILES":
-            return self._files(stream, source)
+            return Opened(self._files(source), _files_entry(stream))
         if source.kind == "KAFKA":
-            return self._kafka(source), _kafka_given(stream)
-        raise ConfigurationError(f"source {source.kind} cannot be read by the runtime spark")
+            return Opened(self._kafka(source), _kafka_entry(stream))
+        return self._generated(stream, source)
 
-    def _files(self, stream: Stream, source: External) -> tuple[DataFrame, FromBatch]:
+    def _generated(self, stream: Stream, source: External) -> Opened:
+        """Spark counts the batches and keeps the beat; tasks make the readings of their steps."""
+        recipe = Recipe.of(dict(source.options))
+        recipe.make_city(stream.space)  # what is wrong with it is told before anything runs
+        steps, rate = (source.option(name) for name in ("steps", "rate"))
+        if self._is_draining and steps is None:
+            raise ConfigurationError(
+                f'the generator of stream "{stream.name}" has no end',
+                hint="give it one: GENERATOR (…, steps = 1000)",
+            )
+        rate = 1.0 / recipe.period if rate is None else float(rate)
+        # Batches are numbered, and steps with them: this must be the same when it starts again.
+        many = max(1, math.ceil(rate * BEAT) if rate else READINGS_PER_TICK // recipe.objects)
+        reader = self._runtime.spark.readStream.format("rate-micro-batch")
+        frame = reader.option("rowsPerBatch", 1).load()
+        last = None if steps is None else int(steps)
+
+        def entry(_: DataFrame, batch: int) -> Entry:
+            after = (batch + 1) * many
+            first, after = batch * many, after if last is None else min(after, last)
+            return Entry([StepsInput(stream.name, first, after)])
+
+        batches = None if last is None else math.ceil(last / many)
+        return Opened(frame, entry, many / rate if rate else 0.0, batches)
+
+    def _files(self, source: External) -> DataFrame:
         path = str(source.option("path"))
         if "://" not in path:
             directory = Path(path)
@@ -244,7 +311,7 @@ class Sources:
         reader = reader.option("maxFilesPerTrigger", self._runtime.files_per_tick)
         # Spark leaves out files that are older than the newest by this; none should be left out.
         frame = reader.option("maxFileAge", "36500d").load(path)
-        return frame.selectExpr("path", "unix_micros(modificationTime) AS at"), _files_given(stream)
+        return frame.selectExpr("path", "unix_micros(modificationTime) AS at")
 
     def _kafka(self, source: External) -> DataFrame:
         reader = self._runtime.spark.readStream.format("kafka")
@@ -262,14 +329,14 @@ class Sources:
         return frame.select("value", "partition", "offset", "timestamp")
 
 
-def _files_given(stream: Stream) -> FromBatch:
+def _files_entry(stream: Stream) -> FromBatch:
     """Only paths pass through Spark: tasks read the files."""
     name, arrives = stream.name, stream.time is None
 
     def make(row: Any) -> TickInput:
         return FileInput(name, row[0], row[1], row[1] if arrives else None)
 
-    return lambda frame: lambda job: Given(frame.rdd, make)
+    return lambda frame, _: Entry(given=lambda job: Given(frame.rdd, make))
 
 
 Route = Callable[[Job, Iterable[pa.RecordBatch]], PackInput | None]
@@ -297,7 +364,7 @@ def _through(frame: DataFrame, job: Job, stream: str, route: Route) -> Given:
     return Given(frame.mapInArrow(write, NAMES).rdd, named)
 
 
-def _frame_given(stream: Stream) -> FromBatch:
+def _frame_entry(stream: Stream) -> FromBatch:
     def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
@@ -309,10 +376,10 @@ def _frame_given(stream: Stream) -> FromBatch:
         routed = check_table(stream, table, f"partition {number}", arrival=arrival)
         return keep_routed(job, stream.name, {UNORDERED: routed}, number, start)
 
-    return lambda frame: lambda job: _through(frame, job, stream.name, route)
+    return lambda frame, _: Entry(given=lambda job: _through(frame, job, stream.name, route))
 
 
-def _kafka_given(stream: Stream) -> FromBatch:
+def _kafka_entry(stream: Stream) -> FromBatch:
     def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
@@ -332,7 +399,7 @@ def _kafka_given(stream: Stream) -> FromBatch:
             )
         return keep_routed(job, stream.name, parts, _partition(), start)
 
-    return lambda frame: lambda job: _through(frame, job, stream.name, route)
+    return lambda frame, _: Entry(given=lambda job: _through(frame, job, stream.name, route))
 
 
 def _partition() -> int:

@@ -36,6 +36,7 @@ from place.runtime.durable.pack import read_facts, read_tables, write_tables
 from place.runtime.durable.storage import Storage, digest
 from place.runtime.intake.check import Rejected, Routed, late_readings
 from place.runtime.intake.files import read_file
+from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
 from place.runtime.spark.parts import write_parts
 
@@ -75,7 +76,16 @@ class AdvanceInput:
     stream: str | None = None
 
 
-TickInput = FileInput | PackInput | AdvanceInput
+@dataclass(frozen=True)
+class StepsInput:
+    """Steps of a stream's generator, still to be made: from the first up to before `after`."""
+
+    stream: str
+    first: int
+    after: int
+
+
+TickInput = FileInput | PackInput | AdvanceInput | StepsInput
 
 
 @dataclass(frozen=True)
@@ -128,18 +138,24 @@ def in_order(inputs: Iterable[TickInput]) -> list[TickInput]:
     def order(item: TickInput) -> tuple[int, str]:
         if isinstance(item, FileInput):
             return item.order, item.path
-        return (item.order, item.file) if isinstance(item, PackInput) else (0, "")
+        if isinstance(item, PackInput):
+            return item.order, item.file
+        return (item.first if isinstance(item, StepsInput) else 0), ""
 
     return sorted(inputs, key=order)
 
 
-def route_files(job: Job, inputs: Iterable[TickInput]) -> Iterator[TickInput]:
-    """Read files into segments in the storage, for several cells to read."""
+def route(job: Job, inputs: Iterable[TickInput]) -> Iterator[TickInput]:
+    """Read files, and make what is generated, into segments in the storage for several cells."""
     for item in inputs:
+        start = time.perf_counter()
         if isinstance(item, FileInput):
-            start = time.perf_counter()
             routed = _read(job.after.value, item)
             yield keep_routed(job, item.stream, {None: routed}, item.order, start)
+        elif isinstance(item, StepsInput):
+            file = _keep_told(job, _made(job, item))
+            seconds = time.perf_counter() - start
+            yield PackInput(file, item.first, item.stream, seconds=seconds)
         else:
             yield item
 
@@ -148,14 +164,24 @@ def keep_routed(
     job: Job, stream: str, parts: Mapping[str | None, Routed], order: int, start: float
 ) -> PackInput:
     """Write what was read of a source, by its partitions, and what has to be set aside."""
-    name = f"{job.tick:012d}-{job.attempt}-{uuid.uuid4().hex[:12]}"
-    told: list[Told] = [Segment(stream, routed.segment, part) for part, routed in parts.items()]
-    file = f"segments/{name}.arrow"
-    job.storage.write(file, lambda out: write_told(out, told))
+    file = _keep_told(
+        job, [Segment(stream, routed.segment, part) for part, routed in parts.items()]
+    )
     rejected = [bad for routed in parts.values() for bad in routed.rejected]
     aside = _set_aside(job, stream, rejected)
     seconds = time.perf_counter() - start
     return PackInput(file, order, stream, len(rejected), aside, seconds)
+
+
+def _keep_told(job: Job, told: Sequence[Told]) -> str:
+    file = f"segments/{job.tick:012d}-{job.attempt}-{uuid.uuid4().hex[:12]}.arrow"
+    job.storage.write(file, lambda out: write_told(out, told))
+    return file
+
+
+def _made(job: Job, item: StepsInput) -> list[Told]:
+    stream = job.after.value.streams[fold(item.stream)]
+    return Steps(job.storage, stream).told(item.first, item.after)
 
 
 def _read(catalog: Catalog, item: FileInput) -> Routed:
@@ -366,6 +392,8 @@ def _gather(
             result.times["route"] = max(result.times.get("route", 0.0), item.seconds)
             if item.stream is not None:
                 result.bad[item.stream] = result.bad.get(item.stream, 0) + item.bad
+        elif isinstance(item, StepsInput):
+            told += _made(job, item)
         else:
             told.append(Advance(item.time, item.stream))
     result.rows = sum(item.table.num_rows for item in told if isinstance(item, Segment))

@@ -1,0 +1,179 @@
+"""Where streams come from and where sinks go, checked: files, Kafka, the generator, webhooks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from place.errors import PlaceError, suggestion
+from place.model.schema import Column, External, Stream, find_column
+from place.model.time import parse_timestamp
+from place.model.types import Type
+from place.plan.options import Options, count, number_from_zero, positive_number, whole
+from place.sql import statements as s
+from place.sql.statements import wrong
+
+Form = Callable[[Any], object]
+GENERATOR: dict[str, Form] = {
+    "objects": count,
+    "city": str,
+    "edges": str,
+    "nodes": count,
+    "metres": positive_number,
+    "centre": str,
+    "seed": whole,
+    "period": positive_number,
+    "destinations": count,
+    "weather": whole,
+    "crowding": number_from_zero,
+    "start": parse_timestamp,
+    "steps": count,
+    "rate": number_from_zero,
+}
+SOURCES = {
+    "FILES": ("format", "columns", "timestamps"),
+    "KAFKA": ("servers", "topic", "format", "columns", "timestamps"),
+    "GENERATOR": (*GENERATOR, "columns"),
+}
+GENERATED = {"type": Type.STRING, "class": Type.STRING, "speed": Type.DOUBLE}
+"""The attributes of generated objects; a type is also called a class."""
+TARGETS: dict[str, tuple[str, ...]] = {
+    "PARQUET": (),
+    "KAFKA": ("servers", "topic"),
+    "WEBHOOK": ("url", "secret"),
+}
+REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}
+FORMATS = ("csv", "json", "parquet")
+TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds")
+
+
+_PAIR = re.compile(r'\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*=\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*(?:,|$)')
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """The option `columns` of a source: how it calls a stream's columns.
+
+    >>> parse_columns('ObjectID = mmsi, ts = "# Timestamp"')
+    {'ObjectID': 'mmsi', 'ts': '# Timestamp'}
+    """
+    given: dict[str, str] = {}
+    position = 0
+    while match := _PAIR.match(text, position):
+        name, source = (part.strip('"').strip() for part in match.groups())
+        if name.casefold() in map(str.casefold, given):
+            raise PlaceError(f'column "{name}" is there twice')
+        given[name] = source
+        position = match.end()
+    if position < len(text) or not given or text.rstrip().endswith(","):
+        raise PlaceError(
+            f"'{text}' is not a list of names", hint="write columns = 'ObjectID = mmsi, x = lon'"
+        )
+    return given
+
+
+def define_target(spec: s.ExternalSpec) -> External:
+    """Where a sink goes."""
+    return _external(spec, TARGETS, "sink")
+
+
+def define_source(spec: s.ExternalSpec, columns: tuple[Column, ...]) -> External:
+    """Where a stream comes from."""
+    external = _external(spec, SOURCES, "source")
+
+    def names(text: str) -> None:
+        for name in parse_columns(text):
+            if find_column(columns, name) is None:
+                hint = suggestion(name, (column.name for column in columns), "columns")
+                raise PlaceError(f'the stream has no column "{name}"', hint=hint)
+
+    def timestamps(text: str) -> None:
+        if text not in TIMESTAMPS:
+            hint = suggestion(text, TIMESTAMPS, "forms of timestamps")
+            raise PlaceError(f"'{text}' does not exist", hint=hint)
+
+    options = Options(spec.options, SOURCES[external.kind])
+    options.read("columns", names)
+    options.read("timestamps", timestamps)
+    if external.kind == "GENERATOR":
+        for name, form in GENERATOR.items():
+            options.read(name, form)
+    return external
+
+
+def check_source(stream: Stream, source: External, spec: s.ExternalSpec) -> None:
+    """Raise a StatementError if a source cannot give what its stream has."""
+    if source.kind == "GENERATOR":
+        try:
+            generated_fields(stream)
+        except PlaceError as error:
+            raise wrong(error.message, spec.kind.at, hint=error.hint) from None
+
+
+def generated_fields(stream: Stream) -> list[str]:
+    """What of a generated reading each column of a stream holds: id, x, y, time, type, speed."""
+    if stream.x is None or stream.y is None:
+        raise PlaceError("the generator makes positions, and the stream has no x and y")
+    given = stream.source.option("columns") if stream.source is not None else None
+    called = {
+        name.casefold(): field.casefold()
+        for name, field in (parse_columns(given) if isinstance(given, str) else {}).items()
+    }
+    roles = {stream.key: "id", stream.x: "x", stream.y: "y", stream.time: "time"}
+    fields = []
+    for index, column in enumerate(stream.columns):
+        name = column.name.casefold()
+        field = roles.get(index, called.get(name, name))
+        if index not in roles:
+            known = GENERATED.get(field)
+            if known is None:
+                hint = suggestion(field, GENERATED, "attributes")
+                raise PlaceError(f'generated objects have no "{field}"', hint=hint)
+            if column.type is not known:
+                raise PlaceError(
+                    f'column "{column.name}" is a {column.type.value},'
+                    f" and the {field} of generated objects is a {known.value}"
+                )
+        fields.append("type" if field == "class" else field)
+    return fields
+
+
+def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str) -> External:
+    kind = spec.kind.text.upper()
+    if kind not in kinds:
+        raise wrong(
+            f"{what} {spec.kind.text} does not exist",
+            spec.kind.at,
+            hint=suggestion(kind, kinds, f"{what}s"),
+        )
+    Options(spec.options, kinds[kind])
+    given: dict[str, Any] = {o.name.text.casefold(): o.value.value for o in spec.options}
+    if kind in ("FILES", "PARQUET"):
+        if spec.argument is None or not isinstance(spec.argument.value, str):
+            raise wrong(
+                f"{kind} has no directory", spec.kind.at, hint=f"write {kind} ('directory/')"
+            )
+        given["path"] = spec.argument.value
+    elif spec.argument is not None:
+        raise wrong(
+            f"{kind} takes options", spec.argument.at, hint=f"write {kind} ({kinds[kind][0]} = …)"
+        )
+    for name in REQUIRED.get(kind, ()):
+        if not isinstance(given.get(name), str) or not given[name]:
+            raise wrong(
+                f'{kind} needs the option "{name}"', spec.kind.at, hint=f"write {name} = '…'"
+            )
+    if kind == "WEBHOOK" and not given["url"].startswith(("http://", "https://")):
+        raise wrong(
+            f"{given['url']!r} is not an address of the web",
+            spec.kind.at,
+            hint="write url = 'https://…'",
+        )
+    if "format" in given and given["format"] not in FORMATS:
+        option = next(o for o in spec.options if o.name.text.casefold() == "format")
+        raise wrong(
+            f"format {given['format']!r} does not exist",
+            option.value.at,
+            hint=suggestion(str(given["format"]), FORMATS, "formats"),
+        )
+    return External(kind, tuple(sorted(given.items())))
