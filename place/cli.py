@@ -10,7 +10,7 @@ import place
 from bench import command as bench
 from place import demo, prompt
 from place.errors import PlaceError
-from place.operate import replay, run, status
+from place.operate import generate, replay, run, status
 from place.script import command as script
 
 DESCRIPTION = """\
@@ -22,6 +22,7 @@ start here:
   place demo                      watch a tour of continuous queries and their deltas
   place sql                       type statements; readings too: .push, .at
   place sql -f setup.sql          execute the statements of a file
+  place generate --help           readings of cars on the roads of a city, as files
   place replay --help             recorded readings through queries, into a changelog
   place run --help                a pipeline over files or Kafka that survives being killed
   place script tests/scripts      run continuous-query scripts and check them
@@ -46,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (demo, prompt, replay, run, status, script, bench):
+    for module in (demo, prompt, generate, replay, run, status, script, bench):
         module.add_parser(commands)
     return parser
 
