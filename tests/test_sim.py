@@ -398,3 +398,35 @@ def test_every_option_is_on_the_page() -> None:
     page = (Path(__file__).parent.parent / "docs" / "generator.md").read_text("utf-8")
     for option in dataclasses.fields(Options):
         assert f"| `{option.name}` |" in page, option.name
+
+
+# Objects that roam
+
+
+def test_objects_that_roam_drive_on_from_where_they_are_and_stay_who_they_are() -> None:
+    generator = Generator(TOWN, objects=300, seed=2, period=60, destinations=20, roam=True)
+    reports = list(generator.run(60))
+    x1, y1, x2, y2 = TOWN.bounds
+    furthest = 60 * max(TOWN.speeds) / 3.6 / 20_000 * max(x2 - x1, y2 - y1) * 1.01
+    moves = 0
+    for before, after in pairwise(reports):
+        assert after.keys.tolist() == list(range(300))
+        assert np.array_equal(before.codes, after.codes)
+        assert not after.gone.any()
+        away = np.hypot(after.xs - before.xs, after.ys - before.ys)
+        assert away.max() <= furthest
+        moves += int(((before.speeds > 0) & (after.speeds == 0)).sum())
+    assert moves > 300  # many have begun another way
+
+
+@pytest.mark.parametrize("step", [1, 17, 40])
+def test_objects_that_roam_go_on_from_a_checkpoint(step: int) -> None:
+    options: dict[str, Any] = {"objects": 200, "seed": 2, "period": 60, "roam": True}
+    generator = Generator(TOWN, **options)
+    wanted = list(generator.run(50))
+    fresh = Generator(TOWN, **options)
+    for _ in fresh.run(step):
+        pass
+    resumed = Generator.resume(TOWN, State.from_bytes(fresh.state().to_bytes()))
+    for report in wanted[step:]:
+        assert_same(report, resumed.advance())

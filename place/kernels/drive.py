@@ -35,7 +35,10 @@ class Roads(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Classes by cumulated share with their top speeds, and each class's run of trees."""
+    """Classes by cumulated share with their top speeds, and each class's run of trees.
+
+    Objects that roam begin every life where the last one ended, as what they were.
+    """
 
     shares: NDArray[np.float64]
     speeds: NDArray[np.float64]
@@ -44,6 +47,7 @@ class Traffic(NamedTuple):
     targets: NDArray[np.int32]
     hops: NDArray[np.uint8]
     nodes: NDArray[np.float64]
+    roams: bool
 
 
 class Lives(NamedTuple):
@@ -80,13 +84,18 @@ def _drawn(seed, slot, number, what):
 def take_traits(traffic, lives, seed, slot):
     """Write down the traits of an object's present life."""
     number = lives.numbers[slot]
-    share = _drawn(seed, slot, number, CLASS)
+    same = 0 if traffic.roams else number
+    share = _drawn(seed, slot, same, CLASS)
     code = 0
     while share >= traffic.shares[code]:
         code += 1
     lives.codes[slot] = code
-    lives.paces[slot] = SLOWEST_PACE + (1.0 - SLOWEST_PACE) * _drawn(seed, slot, number, PACE)
-    among = int(_drawn(seed, slot, number, TREE) * traffic.many_trees[code])
+    lives.paces[slot] = SLOWEST_PACE + (1.0 - SLOWEST_PACE) * _drawn(seed, slot, same, PACE)
+    many = traffic.many_trees[code]
+    among = int(_drawn(seed, slot, same, TREE) * many)
+    if traffic.roams:  # to another destination than the one where it is
+        stride = 1 + int(_drawn(seed, slot, same, ORIGIN) * (many - 1))
+        among = (among + number * stride) % many
     lives.trees[slot] = traffic.first_tree[code] + among
 
 
@@ -128,7 +137,8 @@ def advance(roads, traffic, lives, seed, period, flow, counts, keys, xs, ys, spe
             else:
                 moving[driving], left[driving] = slot, period
                 driving += 1
-            keys[slot] = np.int64(lives.numbers[slot]) * many + slot
+            life = 0 if traffic.roams else lives.numbers[slot]
+            keys[slot] = np.int64(life) * many + slot
         while driving > 0:
             going = 0
             for i in range(driving):
@@ -156,7 +166,7 @@ def advance(roads, traffic, lives, seed, period, flow, counts, keys, xs, ys, spe
                     lives.arcs[slot] = NOT_BORN
                     xs[slot], ys[slot] = traffic.nodes[node, 0], traffic.nodes[node, 1]
                     speeds[slot] = speed
-                    gone[slot] = True
+                    gone[slot] = not traffic.roams
                     continue
                 lives.arcs[slot] = _next_arc(roads, traffic, tree, node)
                 moving[going], left[going] = slot, max(time - rest / speed, 0.0)
@@ -168,9 +178,13 @@ def advance(roads, traffic, lives, seed, period, flow, counts, keys, xs, ys, spe
 def _bear(roads, traffic, lives, seed, slot):
     """Begin the next life of an object; returns the node at which it appears."""
     lives.numbers[slot] += 1
+    number, came = lives.numbers[slot], lives.trees[slot]
     take_traits(traffic, lives, seed, slot)
     tree = lives.trees[slot]
-    node = int(_drawn(seed, slot, lives.numbers[slot], ORIGIN) * len(traffic.nodes))
+    if traffic.roams and number > 0:
+        node = int(traffic.targets[came])
+    else:
+        node = int(_drawn(seed, slot, number, ORIGIN) * len(traffic.nodes))
     if node == traffic.targets[tree]:
         node = (node + 1) % len(traffic.nodes)
     lives.arcs[slot] = _next_arc(roads, traffic, tree, node)

@@ -78,6 +78,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--crowding", type=float, default=default.crowding, help="0 for roads never full (1)"
     )
+    parser.add_argument(
+        "--roam", action="store_true", help="objects drive on when they arrive, and never disappear"
+    )
     parser.add_argument("--start", default=START, metavar="TIME", help=f"of step 0 ({START})")
     parser.set_defaults(run=run)
 

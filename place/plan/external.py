@@ -10,7 +10,7 @@ from place.errors import PlaceError, suggestion
 from place.model.schema import Column, External, Stream, find_column
 from place.model.time import parse_timestamp
 from place.model.types import Type
-from place.plan.options import Options, count, number_from_zero, positive_number, whole
+from place.plan.options import Options, count, number_from_zero, positive_number, truth, whole
 from place.sql import statements as s
 from place.sql.statements import wrong
 
@@ -27,6 +27,7 @@ GENERATOR: dict[str, Form] = {
     "destinations": count,
     "weather": whole,
     "crowding": number_from_zero,
+    "roam": truth,
     "start": parse_timestamp,
     "steps": count,
     "rate": number_from_zero,

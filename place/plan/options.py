@@ -137,5 +137,12 @@ def count(value: Any) -> int:
     return value
 
 
-NUMBERS = (positive_number, number_from_zero, fraction, whole, count)
+def truth(value: Any) -> bool:
+    """TRUE or FALSE."""
+    if not isinstance(value, bool):
+        raise PlaceError(f"{value!r} is neither TRUE nor FALSE")
+    return value
+
+
+NUMBERS = (positive_number, number_from_zero, fraction, whole, count, truth)
 """The forms that are no texts."""

@@ -58,6 +58,7 @@ class Options:
     destinations: int
     weather: int
     crowding: float
+    roam: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,7 @@ class Generator:
     Each step is `period` seconds. `destinations` bounds how many places all objects drive to;
     `weather` is the number of areas that move over the city and halve the speed in them.
     `crowding` scales how full objects make the roads: 0 for objects that are never in each
-    other's way.
+    other's way. Objects that `roam` drive on to another destination, and never disappear.
 
     >>> from place.sim.grow import make_city
     >>> generator = Generator(make_city(nodes=1000), objects=100, seed=7, period=10)
@@ -143,6 +144,7 @@ class Generator:
         destinations: int = 256,
         weather: int = 2,
         crowding: float = 1.0,
+        roam: bool = False,
     ) -> None:
         self.city = city
         self.options = Options(
@@ -153,6 +155,7 @@ class Generator:
             int(destinations),
             int(weather),
             float(crowding),
+            bool(roam),
         )
         _check(self.options)
         self._roads = city.roads()
@@ -335,7 +338,7 @@ def _traffic(city: City, options: Options) -> Traffic:
     costs: list[Floats] = []
     for codes in groups.values():
         wanted = round(float(shares[codes].sum()) * options.destinations)
-        count = min(max(wanted, 1), len(city.xs))
+        count = min(max(wanted, 2 if options.roam else 1), len(city.xs))
         first[codes], many[codes] = len(targets), count
         targets += rng.choice(len(city.xs), count, replace=False).tolist()
         speed = np.minimum(city.limits, options.classes[codes[0]].speed)
@@ -356,6 +359,7 @@ def _traffic(city: City, options: Options) -> Traffic:
         targets=np.array(targets, np.int32),
         hops=hops,
         nodes=np.ascontiguousarray(np.stack((city.xs, city.ys), axis=1)),
+        roams=options.roam,
     )
 
 

@@ -40,6 +40,7 @@ class Recipe:
     destinations: int = 256
     weather: int = 2
     crowding: float = 1.0
+    roam: bool = False
     start: str = START
 
     @staticmethod
@@ -83,6 +84,7 @@ class Recipe:
             destinations=self.destinations,
             weather=self.weather,
             crowding=self.crowding,
+            roam=self.roam,
         )
 
 
