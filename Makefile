@@ -7,7 +7,7 @@ JOBS ?= 2
 .PHONY: help demo test test-all lint env lock clean
 
 help:
-	@echo "make demo      play the tour: continuous queries and their deltas"
+	@echo "make demo      a city on Spark: moving objects, queries of every kind, a live map"
 	@echo "make test      check style, types and behaviour"
 	@echo "make test-all  the same with the long searches"
 	@echo "make env       only create the environment in $(VENV)"

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, knn, match, pipeline, progressive, skew, tick
+from bench import cache, knn, match, papers, pipeline, progressive, skew, tick
 from place.errors import ConfigurationError
 
 
@@ -39,6 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_tick(benches)
     cache.add_parser(benches)
     pipeline.add_parser(benches)
+    papers.add_parser(benches)
 
 
 def _add_match(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import place
 from bench import command as bench
-from place import demo, prompt
+from place import demo, prompt, tour
 from place.errors import PlaceError
-from place.operate import generate, replay, run, status
+from place.operate import generate, replay, run, serve, status, token
 from place.script import command as script
 
 DESCRIPTION = """\
@@ -19,12 +19,14 @@ changed: positive and negative deltas."""
 
 EPILOG = """\
 start here:
-  place demo                      watch a tour of continuous queries and their deltas
+  place demo                      watch a city: moving objects, queries of every kind, a live map
+  place tour                      read along: statements, readings and their deltas
   place sql                       type statements; readings too: .push, .at
   place sql -f setup.sql          execute the statements of a file
   place generate --help           readings of cars on the roads of a city, as files
   place replay --help             recorded readings through queries, into a changelog
   place run --help                a pipeline over files or Kafka that survives being killed
+  place serve --home DIR          the same with an HTTP API and a live map
   place script tests/scripts      run continuous-query scripts and check them
   place bench match               how fast the matcher is, beside an R-tree and a database
 
@@ -47,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (demo, prompt, generate, replay, run, status, script, bench):
+    for module in (demo, tour, prompt, generate, replay, run, serve, token, status, script, bench):
         module.add_parser(commands)
     return parser
 

@@ -18,12 +18,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from place.engine.route import Matrix
-from place.errors import ConfigurationError, StatementError, suggestion
+from place.errors import ConfigurationError, PlaceError, StatementError, suggestion
 from place.model.delta import Delta, ordered
 from place.model.reading import Advance, Input, make_disappearance
+from place.model.result import Result as Result
 from place.model.schema import Stream
 from place.model.time import parse_timestamp
 from place.model.types import Row, Type
@@ -42,19 +43,11 @@ from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
 
+if TYPE_CHECKING:
+    from place.client import Client
+
 RUNTIMES = ("local", "reference", "spark")
 LONGEST_BACKLOG = 1_000_000
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a statement answers: a message, or rows under columns; and the deltas it caused."""
-
-    message: str
-    columns: tuple[str, ...] = ()
-    types: tuple[Type, ...] = ()
-    rows: tuple[Row, ...] = ()
-    deltas: tuple[Delta, ...] = ()
 
 
 @dataclass
@@ -130,19 +123,35 @@ class Session:
         statement = parse_one(sql, text, offset)
         try:
             if isinstance(statement, Change):
-                with self.runtime.pause():
-                    return self._change(statement, sql.strip())
+                (result,) = self.change([(statement, sql.strip())])
+                return result
             return self._inform(statement)
         except RecursionError:
             raise StatementError("the statement is nested too deeply") from None
 
-    def _change(self, statement: Change, sql: str) -> Result:
-        catalog = apply(self.catalog, statement, sql, self.loader)
-        message = _said(statement)
-        if catalog is self.catalog:
-            what = message.rpartition(" ")[0]
-            return Result(f"{what} {'is not there' if isinstance(statement, s.Drop) else 'exists'}")
-        return Result(message, deltas=tuple(self._deliver(self.runtime.change(catalog))))
+    def change(self, statements: Sequence[tuple[Change, str]]) -> list[Result]:
+        """Make several changes effective together; the last one's result has all deltas.
+
+        If one is wrong, those before it take effect, and then its error is raised.
+        """
+        with self.runtime.pause():
+            catalog = self.catalog
+            results: list[Result] = []
+            wrong: Exception | None = None
+            for statement, sql in statements:
+                try:
+                    changed = apply(catalog, statement, sql, self.loader)
+                except (PlaceError, RecursionError) as error:
+                    wrong = error
+                    break
+                results.append(Result(_said(statement, is_done=changed is not catalog)))
+                catalog = changed
+            if catalog is not self.catalog:
+                deltas = tuple(self._deliver(self.runtime.change(catalog)))
+                results[-1] = replace(results[-1], deltas=deltas)
+            if wrong is not None:
+                raise wrong
+            return results
 
     def _inform(self, statement: s.Statement) -> Result:
         if isinstance(statement, s.Select):
@@ -342,6 +351,9 @@ class Session:
         return deltas
 
 
+@overload
+def connect(home: str, *, token: str | None) -> Client: ...
+@overload
 def connect(
     home: str | Path | None = None,
     *,
@@ -352,7 +364,19 @@ def connect(
     storage: str | None = None,
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
-) -> Session:
+) -> Session: ...
+def connect(
+    home: str | Path | None = None,
+    *,
+    token: str | None = None,
+    master: str | None = None,
+    runtime: str | None = None,
+    cells: str | None = None,
+    threads: int | None = None,
+    storage: str | None = None,
+    ui: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> Session | Client:
     """Open a session: durable in the directory `home`, or without one only while it is open.
 
     `master` (`local[*]`, `spark://…`) starts Spark, or attaches to the session that is active, and
@@ -360,7 +384,17 @@ def connect(
     where state and deltas are kept if not in `home`: a directory or an object store that all
     machines of a cluster reach. Without a master `runtime` is `local`, in this process,
     or `reference`, which computes every answer from its definition.
+
+    An address of a server (`http://…`, with the `token` that it wants) opens a session there.
     """
+    if isinstance(home, str) and home.startswith(("http://", "https://")):
+        from place.client import Client  # and its libraries, for those who are elsewhere
+
+        return Client(home, token)
+    if token is not None:
+        raise ConfigurationError(
+            "a token is for a server", hint="connect('http://host:8765', token=…)"
+        )
     chosen = runtime or ("local" if master is None else "spark")
     if chosen not in RUNTIMES:
         raise ConfigurationError(
@@ -395,8 +429,16 @@ def parse_matrix(text: str) -> Matrix:
     return Matrix(int(rows), int(columns))
 
 
-def _said(statement: Change) -> str:
-    """What a change has done, in words."""
+def _said(statement: Change, *, is_done: bool) -> str:
+    """What a change has done, in words; or why there was nothing to do."""
+    done = _done(statement)
+    if is_done:
+        return done
+    what = done.rpartition(" ")[0]
+    return f"{what} {'is not there' if isinstance(statement, s.Drop) else 'exists'}"
+
+
+def _done(statement: Change) -> str:
     match statement:
         case s.Drop(kind=kind, name=name):
             return f'{kind} "{name.text}" dropped'

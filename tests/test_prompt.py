@@ -107,7 +107,7 @@ def test_a_file_that_is_not_there() -> None:
     assert done.stderr.startswith("place: file nowhere.sql cannot be read")
 
 
-@pytest.mark.parametrize("command", [[], ["sql"], ["script"], ["demo"]])
+@pytest.mark.parametrize("command", [[], ["sql"], ["script"], ["tour"], ["demo"], ["generate"]])
 def test_help_teaches(command: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "place.cli", *command, "--help"],
@@ -120,9 +120,9 @@ def test_help_teaches(command: list[str]) -> None:
     assert len(done.stdout.splitlines()) > 5
 
 
-def test_the_demo_ends_with_a_summary() -> None:
+def test_the_tour_ends_with_a_summary() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "place.cli", "demo"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "place.cli", "tour"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0
     assert "+ downtown (1, 'Car')" in done.stdout

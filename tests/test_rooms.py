@@ -28,24 +28,29 @@ ROOMS: dict[str, set[str]] = {
     "place.runtime": BELOW_RUNTIME | {"place.runtime.reference"},
     "place.runtime.reference": {"place.errors", "place.model", "place.plan"},
     "place.runtime.spark": BELOW_RUNTIME | {"place.runtime"},
-    "place.session": BELOW_SESSION,
-    "place": {"place.session"},
+    "place.client": {"place.errors", "place.model"},
+    "place.session": BELOW_SESSION | {"place.client"},
+    "place": {"place.session", "place.client"},
     "place.script": BELOW_SESSION | {"place.session"},
-    "place.server": FRONT,
+    "place.server": FRONT | {"place.web"},
     "place.web": FRONT,
     "place.prompt": FRONT,
-    "place.operate": FRONT,
-    "place.demo": FRONT | {"place.prompt"},
+    "place.operate": FRONT | {"place.server"},
+    "place.tour": FRONT | {"place.prompt"},
+    "place.demo": FRONT | {"place.prompt", "place.operate", "place.server"},
     "place.cli": FRONT
-    | {"place.prompt", "place.demo", "place.operate", "place.server", "place.web"},
+    | {"place.prompt", "place.tour", "place.demo", "place.operate", "place.server", "place.web"},
 }
 SOLE_IMPORTERS = {
     "pyspark": "place.runtime.spark",
     "py4j": "place.runtime.spark",
     "numba": "place.kernels",
     "sqlglot": ("place.sql", "place.plan"),
-    "sqlite3": "place.runtime",
-    "rich": ("place.prompt", "place.demo", "place.operate", "place.script"),
+    "sqlite3": ("place.runtime", "place.server"),
+    "fastapi": "place.server",
+    "starlette": "place.server",
+    "uvicorn": "place.server",
+    "rich": ("place.prompt", "place.tour", "place.demo", "place.operate", "place.script"),
 }
 
 

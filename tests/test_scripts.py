@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from place.demo import tour
+from place.tour import tour
 from place.script.blocks import Script, parse_script, read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import (

@@ -13,6 +13,8 @@ from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
 
+CREATES = (s.CreateStream, s.CreateTable, s.CreateRegion, s.RegisterQuery, s.CreateSink)
+
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
     """Where Spark runs, and how the work is cut."""
@@ -91,19 +93,32 @@ def set_up(session: Session, text: str) -> int:
     A home directory that is opened again has them already: the same statement is passed over, one
     of the same name that says something else is an error.
     """
+    new: list[tuple[Change, str]] = []
     done = 0
     for offset, sql in split(text):
         statement = parse_one(sql, text, offset)
         known = _known(session, statement)
         if known is None:
-            session.run(sql, text, offset)
             done += 1
+            if isinstance(statement, CREATES):
+                new.append((statement, sql.strip()))
+                continue
+            _define(session, new)
+            session.run(sql, text, offset)
         elif " ".join(known.split()) != " ".join(sql.split()):
             raise StatementError(
                 f"the setup says {masked(sql.strip())!r}, the home has {masked(known.strip())!r}",
                 hint="change the setup, or drop what the home has first",
             )
+    _define(session, new)
     return done
+
+
+def _define(session: Session, new: list[tuple[Change, str]]) -> None:
+    """Make definitions that are new in one tick."""
+    if new:
+        session.change(new)
+        new.clear()
 
 
 def _known(session: Session, statement: s.Statement) -> str | None:

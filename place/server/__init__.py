@@ -1,1 +1,1 @@
-"""HTTP and WebSocket."""
+"""HTTP, WebSocket and webhooks: statements and readings in, answers and deltas out."""

@@ -38,6 +38,7 @@ class Logged:
     name: str
     readings: int = 0
     size: int = 0
+    since: float | None = None
 
 
 @dataclass(eq=False)
@@ -86,7 +87,7 @@ class IngestLog:
             size = self._log.write(f"{name}.tmp", lambda out: write_told(out, told))
             self._log.move(f"{name}.tmp", name)
             readings = sum(each.table.num_rows for each in told if isinstance(each, Segment))
-            logged = Logged(self._number, name, readings, size)
+            logged = Logged(self._number, name, readings, size, time.time())
             self._waiting.append(logged)
             return logged
 

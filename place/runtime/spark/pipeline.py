@@ -76,13 +76,15 @@ class Given:
 class Entry:
     """What a tick takes: inputs in their order, or those that a source gives for the tick's job.
 
-    `marks` tell how far the sources are read with it, and `ingest` the pushed readings.
+    `marks` tell how far the sources are read with it, and `ingest` the pushed readings; `since` is
+    when the first of them came, by the clock on the wall.
     """
 
     inputs: Sequence[TickInput] = ()
     given: Callable[[Job], Given] | None = None
     marks: Mapping[str, Mark] = field(default_factory=dict)
     ingest: int | None = None
+    since: float | None = None
 
 
 OnCommit = Callable[[Manifest], None]
@@ -166,9 +168,10 @@ class Pipeline:
                 raise
             manifest = self._manifest(job, catalog, entry, results, answered)
             settled = time.perf_counter()
-            manifest = replace(
-                manifest, metrics=_metrics(results, began, ran, settled), written=time.time()
-            )
+            metrics, now = _metrics(results, began, ran, settled), time.time()
+            if entry.since is not None:
+                metrics["lag"] = round(max(0.0, now - entry.since), 6)
+            manifest = replace(manifest, metrics=metrics, written=now)
             point("manifest", number)
             manifests.publish(self.storage, manifest)
             self._merger.is_known = True

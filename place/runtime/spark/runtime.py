@@ -254,7 +254,7 @@ class SparkRuntime:
     def _take(self, due: Sequence[Logged]) -> Manifest:
         number = due[-1].number
         with self.ingest.at_hand(due) as inputs:
-            manifest = self.tick(Entry(inputs, ingest=number))
+            manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
         self.ingest.forget(number)
         return manifest
 

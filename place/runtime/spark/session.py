@@ -7,9 +7,12 @@ the console while all is well, and one readable sentence when it is not.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -69,11 +72,23 @@ def start_session(
         builder = SparkSession.builder.master(master).appName(app_name)
         for name, value in chosen.items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        with _interrupts_kept():
+            return builder.getOrCreate()
     except Exception as error:  # of Java, of the bridge to it, or of the system: no common base
         raise ConfigurationError(
             f'Spark did not start with master "{master}": {_cause(error)}', hint=_hint()
         ) from None
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Spark takes Ctrl-C for itself and ends jobs in the middle; whoever has it should keep it."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:

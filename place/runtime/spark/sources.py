@@ -230,6 +230,7 @@ class Sources:
         runtime, stream = self._runtime, running.stream
 
         def take(frame: DataFrame, batch: int) -> None:
+            came = time.time()
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
             with runtime.pipeline.lock:
                 if running.is_stopping or stream not in runtime.catalog.streams.values():
@@ -246,7 +247,8 @@ class Sources:
                 is_over = opened.batches is not None and batch >= opened.batches
                 if not is_over and (mark is None or mark.batch < batch):
                     marks = {label: Mark(query, batch)}
-                    runtime.tick(replace(opened.entry(frame, batch), marks=marks))
+                    entry = opened.entry(frame, batch)
+                    runtime.tick(replace(entry, marks=marks, since=came))
                 if opened.batches is not None and batch + 1 >= opened.batches:
                     self._end(running)  # it stays among those that are read: it has been
                 number = runtime.pipeline.last.tick if runtime.pipeline.last else 0

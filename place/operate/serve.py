@@ -1,0 +1,226 @@
+"""`place serve`: the pipeline and its HTTP API in one process, which goes on where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, cast
+
+from place.errors import ConfigurationError, PlaceError
+from place.model.time import parse_duration
+from place.operate.options import (
+    add_spark_options,
+    positive,
+    read_setup,
+    set_up,
+    spark_settings,
+)
+from place.operate.run import IdleClock
+from place.runtime.tables import TableLoader
+from place.server.settings import MIB, Settings
+from place.server.store import ServerStore
+from place.session import Session, connect
+
+if TYPE_CHECKING:
+    from place.runtime.spark.runtime import SparkRuntime
+
+PORT = 8765
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "serve",
+        help="serve queries, readings and deltas over HTTP, durable in a home directory",
+        description="One process with the pipeline and its HTTP API: statements, readings, answers,"
+        " deltas over WebSocket and server-sent events, webhooks, and the map. On loopback it needs"
+        " no token until there is one (place token create); bound to any other address it refuses"
+        " to start without. SIGTERM and Ctrl-C stop it after the tick that is under way; started"
+        " again, it goes on.",
+        epilog="example: place serve --home place-data --setup setup.sql",
+    )
+    parser.add_argument("--home", type=Path, required=True, help="the directory of all that lasts")
+    parser.add_argument("--setup", type=Path, help="statements: streams, queries, sinks")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"the port ({PORT}; 0 for any)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="where files of tables, sources and sinks are; statements that come over HTTP can name"
+        " no others (HOME/data)",
+    )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve https with this")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of the certificate")
+    parser.add_argument(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages of this origin ask, as often as needed; none without it",
+    )
+    parser.add_argument("--basemap", metavar="URL", help="tiles, or a PMTiles file, for the map")
+    parser.add_argument(
+        "--max-readings", type=positive, default=64, metavar="MIB", help="of one request (64)"
+    )
+    parser.add_argument(
+        "--max-waiting",
+        type=positive,
+        default=2_000_000,
+        metavar="N",
+        help="readings that may wait for a tick before more are refused (2000000)",
+    )
+    parser.add_argument(
+        "--private-webhooks",
+        action="store_true",
+        help="let clients have webhooks at addresses of private networks",
+    )
+    parser.add_argument(
+        "--idle",
+        default="5 seconds",
+        metavar="DURATION",
+        help="a stream that has told nothing for so long goes on by the clock on the wall"
+        " (5 seconds; 0s for never)",
+    )
+    add_spark_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    # FastAPI is large: only who serves waits for it.
+    from place.server.front import Front, configuration
+    from place.server.state import Server
+
+    idle = parse_duration(arguments.idle)
+    text = read_setup(arguments.setup) if arguments.setup is not None else ""
+    settings = settings_of(arguments)
+    _check_door(arguments.home, settings)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    for name in ("httpx", "py4j"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)  # the web server has its own, and gives the signal back to us
+    with _listening(arguments.host, arguments.port) as listener, _opened(arguments) as session:
+        new = prepare(session, settings, text)
+        runtime = cast("SparkRuntime", session.runtime)
+        server = Server(session, arguments.home, settings, IdleClock(runtime, idle).look)
+        address = _address(listener, settings.secure)
+        last = runtime.pipeline.last
+        print(
+            f"place serve: {address}, {arguments.home}, {new} new statements,"
+            f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
+            flush=True,
+        )
+        session.start()
+        config = configuration(server, arguments.tls_cert, arguments.tls_key)
+        if not stopping.is_set():
+            Front(config, server).run([listener])
+        with contextlib.suppress(PlaceError):
+            session.stop()
+        last = runtime.pipeline.last
+        print(f"place serve: stopped after tick {last.tick if last else 0}", flush=True)
+    return 0
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """What the options ask for."""
+    if (arguments.tls_cert is None) != (arguments.tls_key is None):
+        raise ConfigurationError("--tls-cert and --tls-key belong together")
+    for file in (arguments.tls_cert, arguments.tls_key):
+        if file is not None and not file.is_file():
+            raise ConfigurationError(f"{file} is not there")
+    return Settings(
+        data=(arguments.data or arguments.home / "data").absolute(),
+        is_loopback=is_loopback(arguments.host),
+        secure=arguments.tls_cert is not None,
+        cors=tuple(arguments.cors),
+        basemap=arguments.basemap,
+        largest_readings=arguments.max_readings * MIB,
+        most_waiting_readings=arguments.max_waiting,
+        private_webhooks=arguments.private_webhooks,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_door(home: Path, settings: Settings) -> None:
+    """Whoever can be reached from elsewhere has to know who is asking."""
+    if settings.is_loopback:
+        return
+    store = ServerStore(home)
+    try:
+        if not store.has_tokens():
+            raise ConfigurationError(
+                "there are no tokens, so it listens on loopback only",
+                hint=f"make one first: place token create --home {home} --name me --role admin",
+            )
+    finally:
+        store.close()
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """The socket, before anything else: a port that is taken is known at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise ConfigurationError(f"{host}:{port} cannot be listened at: {error}") from None
+        yield listener
+    finally:
+        listener.close()
+
+
+def _address(listener: socket.socket, secure: bool) -> str:
+    host, port = listener.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{name}:{port}"
+
+
+def _opened(arguments: argparse.Namespace) -> Session:
+    session = connect(
+        arguments.home,
+        master=arguments.master,
+        cells=arguments.cells,
+        storage=arguments.storage,
+        ui=arguments.ui,
+        settings=spark_settings(arguments),
+    )
+    if arguments.files_per_tick is not None:
+        cast("SparkRuntime", session.runtime).files_per_tick = arguments.files_per_tick
+    return session
+
+
+def prepare(session: Session, settings: Settings, setup: str) -> int:
+    """Execute the setup; its relative paths start at the data directory, like all others."""
+    settings.data.mkdir(parents=True, exist_ok=True)
+    session.loader = TableLoader(settings.data)
+    return set_up(session, setup)

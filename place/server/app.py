@@ -1,0 +1,92 @@
+"""The application: all routes, what holds for each of them, and the page."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.resources
+import importlib.util
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse
+from starlette.middleware.cors import CORSMiddleware
+from starlette.staticfiles import StaticFiles
+
+import place.web
+from place import __version__
+from place.server import operate, queries, readings, updates, webhooks
+from place.server.access import Gate
+from place.server.errors import Refused, add_handlers
+from place.server.state import Server
+
+VENDOR = {
+    "maplibre-gl.js": "text/javascript",
+    "maplibre-gl.css": "text/css",
+}
+
+
+def make_app(server: Server) -> FastAPI:
+    """The application of a server, which runs for as long as the application does."""
+
+    @contextlib.asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        async with server.running():
+            yield
+
+    app = FastAPI(
+        title="PLACE",
+        version=__version__,
+        description="Continuous queries over moving objects.",
+        lifespan=life,
+        docs_url=None,  # its pages come from elsewhere
+        redoc_url=None,
+    )
+    app.state.place = server
+    add_handlers(app)
+    for part in (queries, readings, updates, webhooks, operate):
+        app.include_router(part.router)
+    if importlib.util.find_spec("place.server.map") is not None:
+        from place.server import map as live
+
+        app.include_router(live.router(server))
+    _add_page(app)
+    if server.settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(server.settings.cors),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+        )
+    app.add_middleware(Gate, server=server)
+    return app
+
+
+def _add_page(app: FastAPI) -> None:
+    """The page and its parts, which hold nothing that is not public."""
+    web = Path(place.web.__path__[0])
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        file = web / "index.html"
+        if not file.is_file():
+            raise Refused(404, "no_page", "this server has no page")
+        return FileResponse(file, media_type="text/html")
+
+    @app.get("/vendor/{name}", include_in_schema=False)
+    async def vendor(name: str) -> FileResponse:
+        file = vendored(name)
+        if file is None:
+            raise Refused(404, "not_found", "there is no such file")
+        headers = {"Cache-Control": "public, max-age=86400"}
+        return FileResponse(file, media_type=VENDOR[name], headers=headers)
+
+    app.mount("/static", StaticFiles(directory=web), name="static")
+
+
+def vendored(name: str) -> Path | None:
+    """A file of the map's library."""
+    if name not in VENDOR:
+        return None
+    found = importlib.resources.files("maplibre") / "srcjs" / name
+    return Path(str(found)) if found.is_file() else None

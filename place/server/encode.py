@@ -1,0 +1,228 @@
+"""Deltas as the texts that everybody gets: read once a tick, and written once for all who listen.
+
+A message is a JSON array of `{"id", "sign", "row", "instant"}`. Ids are those of the outbox, tick
+and position; the rows of a whole answer have positions beyond all deltas of the tick as of which it
+is, so that whoever resumes after any of them misses nothing and gets nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from place.model.time import format_timestamp
+from place.model.types import Row, Type
+from place.runtime.durable import manifest as manifests
+from place.runtime.durable.outbox import WHOLE, Piece, read_outbox, rows_as_json
+from place.runtime.durable.storage import Storage
+from place.server.errors import Refused
+from place.server.store import Id
+
+INITIAL, LAST = 1 << 52, (1 << 53) - 1
+"""The positions of a whole answer's first row and of its last; JavaScript still counts so far."""
+
+LARGEST_MESSAGE = 1 << 18
+_ID = re.compile(r"(\d{1,15})-(\d{1,16})")
+
+
+def parse_id(text: str) -> Id:
+    """
+    >>> parse_id("12-3")
+    (12, 3)
+    """
+    found = _ID.fullmatch(text)
+    if found is None:
+        raise Refused(400, "wrong_id", f"{text[:60]!r} is not an id", hint="write it as in 12-3")
+    return int(found[1]), int(found[2])
+
+
+def gone(tick: int) -> Refused:
+    """What to say to whoever resumes too late."""
+    return Refused(
+        410,
+        "gone",
+        f"the deltas after tick {tick} are not kept any more",
+        hint="subscribe without an id: it starts with the whole answer",
+    )
+
+
+@dataclass(frozen=True)
+class Message:
+    """Some deltas of one query, as one text; `last` is the id to resume after."""
+
+    text: str
+    first: str
+    last: str
+
+    @cached_property
+    def event(self) -> bytes:
+        """The same as an event of server-sent events."""
+        return f"event: deltas\nid: {self.last}\ndata: {self.text}\n\n".encode()
+
+
+@dataclass
+class Encoded:
+    """The deltas of one query in one tick, in the order of their positions."""
+
+    tick: int
+    positions: list[int] = field(default_factory=list)
+    signs: list[int] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        return list(_messages([f"{self.tick}-{p}" for p in self.positions], self.texts))
+
+    def after(self, position: int) -> Encoded:
+        """What comes after a position."""
+        start = sum(p <= position for p in self.positions)
+        parts = (self.positions, self.signs, self.rows, self.texts)
+        return Encoded(self.tick, *(part[start:] for part in parts))  # type: ignore[arg-type]
+
+    def apply(self, answer: Counter[str], direction: int = 1) -> None:
+        """Bring an answer from before the tick to after it, or back."""
+        for sign, row in zip(self.signs, self.rows, strict=True):
+            answer[row] += sign * direction
+            if answer[row] == 0:
+                del answer[row]
+
+
+def _messages(ids: Sequence[str], texts: Sequence[str]) -> Iterator[Message]:
+    """Messages of a bounded size; a delta that is larger has one of its own."""
+    start = size = 0
+    for end, text in enumerate(texts):
+        if end > start and size + len(text) > LARGEST_MESSAGE:
+            yield Message("[" + ",".join(texts[start:end]) + "]", ids[start], ids[end - 1])
+            start, size = end, 0
+        size += len(text)
+    if start < len(texts):
+        yield Message("[" + ",".join(texts[start:]) + "]", ids[start], ids[-1])
+
+
+def iso(instant: int) -> str:
+    """
+    >>> iso(1_500_000)
+    '1970-01-01T00:00:01.5Z'
+    """
+    return format_timestamp(instant).replace(" ", "T") + "Z"
+
+
+def whole_answer(
+    answer: Counter[str], tick: int, instant: int, start: int = 0
+) -> Iterator[Message]:
+    """An answer as positive deltas, from its row of number `start` on."""
+    rows = sorted(answer.elements())
+    at = iso(instant)
+    places = [INITIAL + i for i in range(start, len(rows) - 1)] + [LAST] * (start < len(rows))
+    ids = [f"{tick}-{place}" for place in places]
+    texts = [
+        f'{{"id":"{number}","sign":1,"row":{row},"instant":"{at}"}}'
+        for number, row in zip(ids, rows[start:], strict=True)
+    ]
+    return _messages(ids, texts)
+
+
+Tally = Callable[[Sequence[str], NDArray[Any]], object]
+"""Is told by how many rows the answers of queries have grown."""
+
+
+def encode_tick(
+    storage: Storage,
+    tick: int,
+    files: Iterable[str],
+    names: Container[str],
+    tally: Tally | None = None,
+) -> dict[str, Encoded]:
+    """The deltas of a tick, of queries of these names."""
+    found: dict[str, Encoded] = {}
+    start = 0
+    for file in files:
+        for piece in read_outbox(storage, file):
+            wanted = np.fromiter((name in names for name in piece.names), np.bool_)
+            if tally is not None or wanted.any():
+                codes = piece.codes.to_numpy()
+                if tally is not None:
+                    signs = piece.signs.to_numpy()
+                    tally(piece.names, np.bincount(codes, signs, len(piece.names)))
+                chosen = np.flatnonzero(wanted[codes])
+                if len(chosen):
+                    _encode(found, piece, tick, start, codes, chosen)
+            start += piece.table.num_rows
+    return found
+
+
+def _encode(
+    found: dict[str, Encoded],
+    piece: Piece,
+    tick: int,
+    start: int,
+    codes: NDArray[np.int32],
+    chosen: NDArray[np.intp],
+) -> None:
+    chosen = chosen[np.argsort(codes[chosen], kind="stable")]
+    places = pa.array(chosen)
+    signs, instants = piece.signs.take(places), piece.instants.take(places)
+    rows = rows_as_json(_part(piece, places))
+    moments = instants.dictionary_encode()
+    written = pa.array([iso(instant) for instant in moments.dictionary.to_pylist()], pa.string())
+    positions = pa.array(chosen + start)
+    texts = pc.binary_join_element_wise(
+        *(f'{{"id":"{tick}-', positions.cast(pa.string()), '","sign":'),
+        *(signs.cast(pa.string()), ',"row":', rows, ',"instant":"'),
+        *(written.take(moments.indices), '"}', ""),
+    )
+    own, firsts = np.unique(codes[chosen], return_index=True)
+    ends = [*firsts[1:].tolist(), len(chosen)]
+    lists = [column.to_pylist() for column in (positions, signs, rows, texts)]
+    for code, first, end in zip(own.tolist(), firsts.tolist(), ends, strict=True):
+        encoded = found.setdefault(piece.names[code], Encoded(tick))
+        parts = (encoded.positions, encoded.signs, encoded.rows, encoded.texts)
+        for part, values in zip(parts, lists, strict=True):
+            cast("list[object]", part).extend(values[first:end])
+
+
+def _part(piece: Piece, places: pa.Array) -> Piece:
+    """Some rows of a piece; of dictionaries only the words that they use."""
+    columns = []
+    for column, kind in zip(piece.columns, piece.types, strict=True):
+        taken = column.take(places)
+        if kind is Type.STRING and len(taken.dictionary) > len(taken):
+            taken = taken.dictionary_decode().dictionary_encode()
+        columns.append(taken)
+    heads = [pa.nulls(len(places))] * 3
+    names = [str(i) for i in range(len(columns) + 3)]
+    return Piece(piece.names, piece.types, pa.Table.from_arrays([*heads, *columns], names=names))
+
+
+def backlog(storage: Storage, query: str, after: Id, until: int) -> Iterator[Encoded]:
+    """The deltas of a query after an id, tick by tick, up to a tick; an error if some are gone."""
+    tick, position = after
+    if position >= INITIAL:
+        position = WHOLE
+    first = max(1, tick if position < WHOLE else tick + 1)
+    for number in range(first, until + 1):
+        try:
+            files = manifests.load(storage, number).files
+            encoded = encode_tick(storage, number, files, {query}).get(query)
+        except FileNotFoundError:
+            raise gone(tick) from None
+        if encoded is not None:
+            rest = encoded.after(position) if number == tick else encoded
+            if rest.texts:
+                yield rest
+
+
+def row_texts(rows: Mapping[Row, int]) -> Counter[str]:
+    """An answer by the texts of its rows, as they stand in deltas."""
+    return Counter({json.dumps(row): count for row, count in rows.items()})

@@ -1,0 +1,114 @@
+"""Errors as whoever asks over HTTP gets them: one shape, whatever went wrong."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from place.errors import ConfigurationError, InternalError, PlaceError, StatementError
+from place.runtime.durable.storage import StorageFull
+
+LOG = logging.getLogger("place.server")
+CONFLICT = re.compile(r"(exists already|is used by)")
+"""What the catalog says of a name that is taken, or of a definition that others stand on."""
+
+
+class Refused(PlaceError):
+    """A request that is not served: its status, and a code for programs."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.code = code
+        self.headers = headers
+
+
+def not_found(what: str, name: str) -> Refused:
+    """The same words whether it is not there or not theirs."""
+    return Refused(404, f"unknown_{what}", f'{what} "{name}" does not exist')
+
+
+def error_body(
+    code: str,
+    message: str,
+    hint: str | None = None,
+    line: int | None = None,
+    column: int | None = None,
+) -> dict[str, Any]:
+    """The one shape of an error.
+
+    >>> error_body("gone", "too late")["error"]["code"]
+    'gone'
+    """
+    return {
+        "error": {"code": code, "message": message, "hint": hint, "line": line, "column": column}
+    }
+
+
+def described(error: PlaceError) -> tuple[int, dict[str, Any]]:
+    """The status and the body of an error of ours."""
+    if isinstance(error, Refused):
+        return error.status, error_body(error.code, error.message, error.hint)
+    if isinstance(error, StatementError):
+        message = error.message + (f", expected {error.expected}" if error.expected else "")
+        taken = CONFLICT.search(error.message) is not None
+        status, code = (409, "conflict") if taken else (400, "wrong_statement")
+        return status, error_body(code, message, error.hint, error.line, error.column)
+    if isinstance(error, StorageFull):
+        return 507, error_body("storage_full", error.message, error.hint)
+    if isinstance(error, InternalError):
+        LOG.error("a bug: %s", error)
+        return 500, error_body("internal", "this is a bug of the server; its log says more")
+    code = "refused" if isinstance(error, ConfigurationError) else "wrong"
+    return 400, error_body(code, error.message, error.hint)
+
+
+def reply(
+    status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    return JSONResponse(body, status, dict(headers) if headers else None)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer every error in the one shape."""
+
+    async def ours(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, PlaceError)
+        status, body = described(error)
+        return reply(status, body, error.headers if isinstance(error, Refused) else None)
+
+    async def http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_").replace("-", "_")
+        return reply(error.status_code, error_body(code, str(error.detail)), error.headers)
+
+    async def invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        found = error.errors()[0]
+        place = ".".join(str(part) for part in found["loc"])
+        return reply(422, error_body("invalid_request", f"{place}: {found['msg']}"))
+
+    async def unexpected(_: Request, error: Exception) -> JSONResponse:
+        LOG.error("a bug: %s", error, exc_info=error)
+        return reply(500, error_body("internal", "this is a bug of the server; its log says more"))
+
+    app.add_exception_handler(PlaceError, ours)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(Exception, unexpected)

@@ -1,0 +1,136 @@
+"""How the server is: health, figures for Prometheus, and the page's way to log in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, Field
+
+from place.server.access import COOKIE, Admin, Anyone, server_of
+from place.server.errors import Refused
+from place.server.state import Server
+
+router = APIRouter()
+STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
+
+
+class Health(BaseModel):
+    """Whether ticks run, and how far they are."""
+
+    status: str
+    tick: int
+    failure: str | None
+
+
+class Login(BaseModel):
+    """A token, to be kept by the browser."""
+
+    token: str = Field(max_length=200)
+
+
+class Me(BaseModel):
+    """Who you are to this server."""
+
+    name: str
+    role: str
+
+
+@router.get("/health", response_model=Health, responses={503: {"model": Health}})
+async def health(request: Request) -> Response:
+    """Is all well? Without a token, so it tells nothing else."""
+    server = server_of(request)
+    failure = server.pump.failure
+    body = Health(
+        status="failing" if failure is not None else "ok",
+        tick=server.hub.tick,
+        failure=type(failure).__name__ if failure is not None else None,
+    )
+    return JSONResponse(body.model_dump(), 503 if failure is not None else 200)
+
+
+@router.get("/me", response_model=Me)
+async def me(who: Anyone) -> Me:
+    """Who is asking."""
+    return Me(name=who.name, role=who.role)
+
+
+@router.post("/login", response_model=Me)
+async def login(request: Request, response: Response, wanted: Login) -> Me:
+    """Keep a token in a cookie that scripts cannot read and other sites cannot send."""
+    server = server_of(request)
+    token = server.store.check_token(wanted.token)
+    if token is None:
+        raise Refused(401, "not_authenticated", "the token is not valid")
+    response.set_cookie(
+        COOKIE,
+        wanted.token,
+        httponly=True,
+        samesite="strict",
+        secure=server.settings.secure,
+        path="/",
+    )
+    return Me(name=token.name, role=token.role)
+
+
+@router.post("/logout", status_code=204)
+async def logout(response: Response) -> None:
+    """Forget the cookie."""
+    response.delete_cookie(COOKIE, path="/")
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request, who: Admin) -> PlainTextResponse:
+    """Figures in Prometheus' text form."""
+    text = figures(server_of(request))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def figures(server: Server) -> str:
+    """The server's figures, a few lines each."""
+    lines: list[str] = []
+
+    def metric(name: str, kind: str, text: str, values: Mapping[str, float]) -> None:
+        lines.append(f"# HELP place_{name} {text}")
+        lines.append(f"# TYPE place_{name} {kind}")
+        lines.extend(f"place_{name}{labels} {value:g}" for labels, value in values.items())
+
+    def one(name: str, kind: str, text: str, value: float) -> None:
+        metric(name, kind, text, {"": value})
+
+    last, hub = server.runtime.pipeline.last, server.hub
+    catalog = server.session.catalog
+    counts = {s.name: server.runtime.statistics(s.name) for s in catalog.streams.values()}
+    readings, size = server.runtime.waiting()
+    one("up_seconds", "gauge", "Seconds since the server began.", time.time() - server.began)
+    one("tick", "counter", "Ticks that were committed.", last.tick if last else 0)
+    one("failing", "gauge", "1 if the last tick failed.", float(server.pump.failure is not None))
+    deltas = last.totals.get("", {}).get("deltas", 0) if last else 0
+    one("deltas_total", "counter", "Deltas of all queries.", deltas)
+    for key, text in (
+        ("readings", "Readings taken."),
+        ("late", "Readings that came too late."),
+        ("bad", "Rows that were set aside."),
+    ):
+        metric(f"{key}_total", "counter", text, {_of(n): c[key] for n, c in counts.items()})
+    objects = {_of(name): count["objects"] for name, count in counts.items()}
+    metric("objects", "gauge", "Objects that are alive.", objects)
+    one("waiting_readings", "gauge", "Readings accepted that no tick has taken.", readings)
+    one("waiting_bytes", "gauge", "Bytes of these.", size)
+    one("queries", "gauge", "Registered queries.", len(catalog.queries))
+    one("subscribers", "gauge", "Open subscriptions.", len(hub.subscribers()))
+    one("delivered_total", "counter", "Deltas given to subscribers.", hub.delivered)
+    one("dropped_total", "counter", "Subscribers that were too slow.", hub.dropped)
+    behind = last.tick - hub.tick if last else 0
+    one("behind_ticks", "gauge", "Ticks that are committed and not given out.", behind)
+    seconds = last.metrics if last else {}
+    stages = {f'{{stage="{stage}"}}': seconds.get(stage, 0.0) for stage in STAGES}
+    metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
+    return "\n".join(lines) + "\n"
+
+
+def _of(stream: str) -> str:
+    escaped = stream.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{{stream="{escaped}"}}'

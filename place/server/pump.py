@@ -1,0 +1,70 @@
+"""The pump: a thread that makes ticks of what was accepted, as long as there is something."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from place.errors import PlaceError
+
+if TYPE_CHECKING:
+    from place.runtime.spark.runtime import SparkRuntime
+
+LOG = logging.getLogger("place.server")
+POLL, PATIENCE = 0.2, 5.0
+"""Seconds between looks when nothing is told, and between attempts when ticks fail."""
+
+
+class Pump:
+    """Runs ticks; what keeps it from doing so is its `failure`."""
+
+    def __init__(
+        self, runtime: SparkRuntime, look: Callable[[float], object] | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._look = look
+        self._told = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="place-pump", daemon=True)
+        self.failure: PlaceError | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def tell(self) -> None:
+        """There is something to take."""
+        self._told.set()
+
+    def stop(self) -> None:
+        """Stop after the tick that is under way."""
+        self._stopping.set()
+        self._told.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._told.wait(POLL)
+            self._told.clear()
+            try:
+                self._turn()
+                self.failure = None
+            except PlaceError as error:
+                if self.failure is None or str(self.failure) != str(error):
+                    LOG.error("no tick: %s", error)
+                self.failure = error
+                self._stopping.wait(PATIENCE)
+            except Exception as error:  # of Spark, or a bug: the server goes on and says so
+                LOG.exception("no tick")
+                self.failure = PlaceError(f"a tick failed: {error}".partition("\n")[0])
+                self._stopping.wait(PATIENCE)
+
+    def _turn(self) -> None:
+        while not self._stopping.is_set() and self._runtime.pump() is not None:
+            pass
+        if self._look is not None and not self._stopping.is_set():
+            self._look(time.time())
+        self._runtime.sources.check()

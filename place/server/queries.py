@@ -1,0 +1,237 @@
+"""Statements, queries and streams over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from place.model.delta import ordered
+from place.model.schema import Stream
+from place.model.shape import Circle, Polygon, Shape
+from place.plan.query import Around, Focal, Query
+from place.server.access import Reader, Who, server_of
+from place.server.readings import too_large
+from place.server.state import Server
+from place.server.statements import execute
+from place.session import masked
+
+router = APIRouter()
+
+
+class Statement(BaseModel):
+    """One or several statements, with semicolons between them."""
+
+    sql: str = Field(max_length=1 << 24)
+
+
+class Executed(BaseModel):
+    """What the last statement answers, and how many deltas all of them caused."""
+
+    message: str
+    columns: list[str]
+    types: list[str]
+    rows: list[list[Any]]
+    deltas: int
+
+
+class FocalObject(BaseModel):
+    """The object that leads a query, and what is around it: a radius, two sides, or k."""
+
+    stream: str
+    key: int | float | str | bool
+    extents: list[float] = []
+    k: int | None = None
+
+
+class QueryInfo(BaseModel):
+    """A registered query, with what there is to draw of it."""
+
+    name: str
+    sql: str
+    kind: str
+    moving: bool
+    streams: list[str]
+    columns: list[str]
+    types: list[str]
+    region: dict[str, Any] | None
+    focal: FocalObject | None
+    owner: str
+    size: int | None
+
+
+class StreamInfo(BaseModel):
+    """A stream and its counts."""
+
+    name: str
+    columns: list[str]
+    types: list[str]
+    key: str
+    time: str | None
+    space: str
+    bounds: list[float] | None
+    source: str | None
+    objects: int
+    readings: int
+    late: int
+    bad: int
+
+
+class AnswerNow(BaseModel):
+    """The rows of an answer as of a tick."""
+
+    tick: int
+    columns: list[str]
+    types: list[str]
+    rows: list[list[Any]]
+
+
+@router.post("/sql", response_model=Executed)
+async def sql(request: Request, who: Reader, statement: Statement) -> Executed:
+    """Execute statements."""
+    server = server_of(request)
+    limit = server.settings.largest_statement
+    if len(statement.sql) > limit:
+        raise too_large(limit)
+    result, deltas = await to_thread.run_sync(
+        execute, server, who, statement.sql, limiter=server.asks
+    )
+    return Executed(
+        message=result.message,
+        columns=list(result.columns),
+        types=[kind.value for kind in result.types],
+        rows=[list(row) for row in result.rows],
+        deltas=deltas,
+    )
+
+
+@router.get("/queries", response_model=list[QueryInfo])
+async def list_queries(request: Request, who: Reader) -> list[dict[str, Any]]:
+    """The queries that you may see."""
+    return described(server_of(request), who)
+
+
+@router.get("/queries/{name}", response_model=QueryInfo)
+async def show_query(request: Request, who: Reader, name: str) -> dict[str, Any]:
+    """One query."""
+    server = server_of(request)
+    return describe(server, server.find(who, name))
+
+
+@router.get("/queries/{name}/answer", response_model=AnswerNow)
+async def answer(request: Request, who: Reader, name: str) -> Response:
+    """The answer of a query as of the last tick."""
+    server = server_of(request)
+    query = server.find(who, name)
+    tick, found = await server.hub.answer(query)
+
+    def written() -> bytes:
+        rows = ordered(tuple(json.loads(text)) for text in found.elements())
+        body = {
+            "tick": tick,
+            "columns": query.names,
+            "types": [kind.value for kind in query.types],
+            "rows": list(rows),
+        }
+        return json.dumps(body).encode()
+
+    return Response(await to_thread.run_sync(written), media_type="application/json")
+
+
+@router.get("/streams", response_model=list[StreamInfo])
+async def list_streams(request: Request, who: Reader) -> list[StreamInfo]:
+    """All streams."""
+    server = server_of(request)
+    streams = server.session.catalog.streams.values()
+    return [_stream(stream, server.runtime.statistics(stream.name)) for stream in streams]
+
+
+def describe(server: Server, query: Query) -> dict[str, Any]:
+    """A query as others see it: the values of a QueryInfo."""
+    text = server.session.catalog.texts.get(("query", query.name.casefold()), "")
+    info = QueryInfo(
+        name=query.name,
+        sql=masked(text),
+        kind=kind_of(query),
+        moving=bool(query.focals) or (query.query_table is not None and _leads(query)),
+        streams=sorted(query.streams),
+        columns=list(query.names),
+        types=[kind.value for kind in query.types],
+        region=_region(query),
+        focal=_focal(query),
+        owner=server.owned(query.name).owner,
+        size=server.hub.size(query.name),
+    )
+    return info.model_dump()
+
+
+def described(server: Server, who: Who) -> list[dict[str, Any]]:
+    """All queries that somebody may see."""
+    return [describe(server, query) for query in server.visible(who)]
+
+
+def kind_of(query: Query) -> str:
+    """What kind of question it is: `knn`, `table` (of queries), `range`, or `filter`."""
+    if query.nearest is not None:
+        return "knn"
+    if query.query_table is not None:
+        return "table"
+    return "range" if query.inside is not None else "filter"
+
+
+def _leads(query: Query) -> bool:
+    return query.query_table is not None and query.query_table.focal_stream is not None
+
+
+def _region(query: Query) -> dict[str, Any] | None:
+    """Where the query looks, if that does not move."""
+    if query.inside is not None and not isinstance(query.inside, Around):
+        return shape_of(query.inside)
+    if query.nearest is not None and query.nearest.point is not None:
+        return {
+            "type": "Nearest",
+            "coordinates": list(query.nearest.point),
+            "k": query.nearest.k,
+        }
+    return None
+
+
+def shape_of(shape: Shape) -> dict[str, Any]:
+    """A shape in the manner of GeoJSON, which has no circles and no boxes of its own."""
+    if isinstance(shape, Circle):
+        return {"type": "Circle", "coordinates": [shape.x, shape.y], "radius": shape.r}
+    if isinstance(shape, Polygon):
+        rings = [[list(point) for point in (*ring, ring[0])] for ring in shape.rings]
+        return {"type": "Polygon", "coordinates": rings}
+    return {"type": "Rectangle", "coordinates": [shape.x1, shape.y1, shape.x2, shape.y2]}
+
+
+def _focal(query: Query) -> FocalObject | None:
+    if isinstance(query.inside, Around):
+        focal, extents = query.inside.focal, list(query.inside.extents)
+        return _led_by(focal, extents, query.nearest.k if query.nearest else None)
+    if query.nearest is not None and query.nearest.focal is not None:
+        return _led_by(query.nearest.focal, [], query.nearest.k)
+    return None
+
+
+def _led_by(focal: Focal, extents: list[float], k: int | None) -> FocalObject:
+    return FocalObject(stream=focal.stream, key=focal.key, extents=extents, k=k)
+
+
+def _stream(stream: Stream, counts: Mapping[str, int]) -> StreamInfo:
+    return StreamInfo(
+        name=stream.name,
+        columns=[column.name for column in stream.columns],
+        types=[column.type.value for column in stream.columns],
+        key=stream.columns[stream.key].name,
+        time=stream.columns[stream.time].name if stream.time is not None else None,
+        space=stream.space.value,
+        bounds=list(stream.bounds) if stream.bounds is not None else None,
+        source=stream.source.kind if stream.source is not None else None,
+        **{key: counts[key] for key in ("objects", "readings", "late", "bad")},
+    )

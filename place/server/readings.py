@@ -1,0 +1,286 @@
+"""Readings in the body of a request, of any of the formats, checked as those of files are."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any
+
+import pyarrow as pa
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+
+from place.engine.worker import Segment
+from place.model.reading import Advance
+from place.model.schema import Stream
+from place.model.time import parse_timestamp
+from place.plan.catalog import fold
+from place.runtime.intake.check import Rejections, Routed, check_table
+from place.runtime.intake.csv_file import read_csv
+from place.runtime.intake.files import check_json
+from place.runtime.intake.json_file import Item, ObjectReader, as_object
+from place.runtime.intake.lines import blocks_of
+from place.server.access import Sender, server_of
+from place.server.errors import Refused, not_found
+from place.server.state import Server
+
+router = APIRouter()
+SOURCE = "http"
+MOST_LISTED = 100
+
+
+class RefusedReading(BaseModel):
+    """A reading that was not taken: its number in the body, from 0 (null: all of it), and why."""
+
+    row: int | None
+    reason: str
+
+
+class Taken(BaseModel):
+    """What became of readings: those that were taken are on the disk."""
+
+    taken: int
+    refused: list[RefusedReading]
+    refused_count: int
+
+
+# Formats
+
+
+def read_body(stream: Stream, media: str, body: bytes, arrival: int | None) -> Routed:
+    """The readings of a body; the lines of what is refused count from 1, as those of a file."""
+    reader = FORMATS.get(media)
+    if reader is None:
+        raise Refused(
+            415,
+            "unsupported_media_type",
+            f"readings of type {media[:60]!r} cannot be read",
+            hint=f"send one of {', '.join(FORMATS)}",
+        )
+    return reader(stream, body, arrival)
+
+
+def _csv(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+    rejections = Rejections(SOURCE)
+    segment = read_csv(stream, blocks_of(iter([body])), rejections, arrival)
+    # The header is a line, too; what is wrong with it is wrong with all.
+    rejected = [
+        replace(each, line=each.line - 1 if each.line and each.line > 1 else None)
+        for each in rejections.all()
+    ]
+    return Routed(segment, rejected)
+
+
+def _lines(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+    """An object a line. They make no table: any member may be absent, as in messages."""
+    lines = [line for line in body.replace(b"\r", b"\n").split(b"\n") if line.strip(b" \t")]
+    return check_json(stream, pa.array(lines, pa.large_binary()), SOURCE, arrival=arrival)
+
+
+def _array(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+    """An array of objects, or of arrays of values in the order of the columns."""
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "wrong_json", f"the body is not JSON: {error}"[:200]) from None
+    if not isinstance(values, list):
+        raise Refused(400, "wrong_json", "the body is not an array of readings")
+    if any(isinstance(value, list) for value in values):
+        # Columns go by their places then, whatever the source of the stream calls them.
+        stream = _as_declared(stream)
+    names = [column.name for column in stream.columns]
+    rejections = Rejections(SOURCE)
+    segment = ObjectReader(stream).sort_out(
+        [_item(value, names) for value in values], rejections, lambda i: (i + 1, ""), arrival
+    )
+    return Routed(segment, rejections.all())
+
+
+def _item(value: Any, names: list[str]) -> Item:
+    if not isinstance(value, list):
+        return as_object(value)
+    if len(value) != len(names):
+        return f"{len(value)} values for {len(names)} columns"
+    return dict(zip(names, value, strict=True))
+
+
+def _as_declared(stream: Stream) -> Stream:
+    if stream.source is None:
+        return stream
+    options = tuple(option for option in stream.source.options if option[0] != "columns")
+    return replace(stream, source=replace(stream.source, options=options))
+
+
+def _arrow(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+    try:
+        with pa.ipc.open_stream(pa.BufferReader(body)) as source:
+            table = source.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        said = (str(error) or type(error).__name__).splitlines()[0][:200]
+        raise Refused(400, "wrong_arrow", f"the body is no stream of Arrow: {said}") from None
+    return check_table(stream, table, SOURCE, arrival=arrival)
+
+
+FORMATS: dict[str, Callable[[Stream, bytes, int | None], Routed]] = {
+    "application/json": _array,
+    "application/x-ndjson": _lines,
+    "text/csv": _csv,
+    "application/vnd.apache.arrow.stream": _arrow,
+}
+
+
+# The route
+
+
+async def received(server: Server, request: Request) -> bytes:
+    """The body of a request, unless it is too large, or too much comes at once."""
+    limit = server.settings.largest_readings
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Refused(415, "unsupported_encoding", "readings are sent without a Content-Encoding")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > limit:
+        raise too_large(limit)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            server.receiving += len(piece)
+            if size > limit:
+                raise too_large(limit)
+            if server.receiving > server.settings.most_at_once:
+                raise busy("too much is being received at once", 1)
+            pieces.append(piece)
+    finally:
+        server.receiving -= size
+    return b"".join(pieces)
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(
+        413, "too_large", f"the body is larger than {limit:,} bytes", hint="send it in parts"
+    )
+
+
+def busy(reason: str, seconds: int) -> Refused:
+    """Later, please."""
+    return Refused(
+        429,
+        "busy",
+        reason,
+        hint=f"try again in {seconds} s",
+        headers={"Retry-After": str(seconds)},
+    )
+
+
+def check_pressure(server: Server) -> None:
+    """Raise if so much waits for a tick that no more should be accepted."""
+    readings, size = server.runtime.waiting()
+    settings = server.settings
+    if readings > settings.most_waiting_readings or size > settings.most_waiting_bytes:
+        last = server.runtime.pipeline.last
+        seconds = last.metrics.get("seconds", 1.0) if last is not None else 1.0
+        raise busy(
+            f"{readings:,} readings wait for the pipeline", max(1, min(60, round(2 * seconds)))
+        )
+
+
+@router.post(
+    "/streams/{name}/readings",
+    response_model=Taken,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "array",
+                        "items": {"anyOf": [{"type": "object"}, {"type": "array", "items": {}}]},
+                    }
+                },
+                "application/x-ndjson": {"schema": {"type": "string"}},
+                "text/csv": {"schema": {"type": "string"}},
+                "application/vnd.apache.arrow.stream": {
+                    "schema": {"type": "string", "format": "binary"}
+                },
+            },
+        }
+    },
+)
+async def push(
+    request: Request,
+    who: Sender,
+    name: str,
+    at: Annotated[
+        str | None,
+        Query(
+            alias="time",
+            max_length=60,
+            description="the time of readings that have none of their own; the stream has reached"
+            " it, so that its instant is complete",
+        ),
+    ] = None,
+) -> Taken:
+    """Take readings. They are on the disk when this answers; the next tick takes them."""
+    server = server_of(request)
+    stream = server.session.catalog.streams.get(fold(name))
+    if stream is None:
+        raise not_found("stream", name)
+    check_pressure(server)
+    media = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
+    moment = parse_timestamp(at) if at is not None else None
+    body = await received(server, request)
+    taken = await to_thread.run_sync(
+        accept, server, stream, media, body, moment, limiter=server.writes
+    )
+    if taken.taken:
+        server.pump.tell()
+    return taken
+
+
+def accept(server: Server, stream: Stream, media: str, body: bytes, moment: int | None) -> Taken:
+    """Check readings and make those that are good durable."""
+    arrival = moment
+    if stream.time is None and arrival is None:
+        arrival = int(time.time() * 1e6)
+    try:
+        routed = read_body(stream, media, body, arrival)
+    except RecursionError:
+        raise Refused(400, "wrong_json", "the body is nested too deeply") from None
+    count = routed.segment.num_rows
+    if moment is not None:
+        _accept_until(server, stream, routed.segment, moment)
+    elif count:
+        server.runtime.accept(stream, routed.segment)
+    return _taken(count, routed)
+
+
+def _accept_until(server: Server, stream: Stream, segment: pa.Table, moment: int) -> None:
+    """Readings, after which their stream has reached a time."""
+    ingest = server.runtime.ingest
+    with ingest.lock:
+        if stream not in server.session.catalog.streams.values():
+            raise not_found("stream", stream.name)
+        ingest.write([Segment(stream.name, segment), Advance(moment, stream.name)])
+    server.pump.tell()
+
+
+def _taken(count: int, routed: Routed) -> Taken:
+    listed = [
+        RefusedReading(row=None if r.line is None else r.line - 1, reason=r.reason)
+        for r in routed.rejected[:MOST_LISTED]
+    ]
+    return Taken(taken=count, refused=listed, refused_count=_count(routed))
+
+
+def _count(routed: Routed) -> int:
+    """How many were refused, those that are not listed among them."""
+    rejected = routed.rejected
+    if rejected and rejected[-1].reason.endswith("more rows, which are not listed"):
+        more = int(rejected[-1].reason.partition(" ")[0].replace(",", ""))
+        return len(rejected) - 1 + more
+    return len(rejected)

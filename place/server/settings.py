@@ -1,0 +1,38 @@
+"""How a server is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the server is set up. Sizes are bytes."""
+
+    data: Path
+    is_loopback: bool = True
+    secure: bool = False
+    cors: tuple[str, ...] = ()
+    basemap: str | None = None
+    largest_statement: int = MIB
+    largest_readings: int = 64 * MIB
+    most_at_once: int = 512 * MIB
+    """Of all readings that are being received together."""
+    most_waiting_readings: int = 2_000_000
+    most_waiting_bytes: int = 512 * MIB
+    """Of readings that were accepted and that no tick has taken."""
+    backlog: int = 4 * MIB
+    """Of deltas that may wait for one subscriber."""
+    private_webhooks: bool = False
+    """May clients name addresses of private networks?"""
+
+    @property
+    def basemap_origin(self) -> str | None:
+        if self.basemap is None or "://" not in self.basemap:
+            return None
+        parts = urlsplit(self.basemap.removeprefix("pmtiles://"))
+        return f"{parts.scheme}://{parts.netloc}"

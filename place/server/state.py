@@ -1,0 +1,123 @@
+"""The server as one object: the session, who owns what, and the threads that keep it going."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from anyio import CapacityLimiter
+
+from place.plan.catalog import fold
+from place.plan.query import Query
+from place.runtime.tables import TableLoader
+from place.server.access import Who
+from place.server.errors import not_found
+from place.server.hub import Hub
+from place.server.pump import Pump
+from place.server.settings import Settings
+from place.server.store import LOCAL, Owned, ServerStore
+from place.server.webhooks import Webhooks
+from place.session import Session
+
+if TYPE_CHECKING:
+    from place.runtime.spark.runtime import SparkRuntime
+
+WATCH = 1.0
+"""Seconds between looks whether the token of an open connection was revoked."""
+
+
+class Server:
+    """Everything that the routes need, in one place."""
+
+    def __init__(
+        self,
+        session: Session,
+        home: Path,
+        settings: Settings,
+        look: Callable[[float], object] | None = None,
+    ) -> None:
+        self.session = session
+        self.runtime = cast("SparkRuntime", session.runtime)
+        self.settings = settings
+        self.began = time.time()
+        self.store = ServerStore(home)
+        self.hub = Hub(self.runtime, settings.backlog)
+        self.webhooks = Webhooks(self)
+        self.pump = Pump(self.runtime, look)
+        self.receiving = 0
+        """Bytes of readings that are being received."""
+        self.asks, self.writes = CapacityLimiter(8), CapacityLimiter(8)
+        """Threads that execute statements, and those that write readings: neither waits for the
+        other."""
+        self._closed_door = False
+        settings.data.mkdir(parents=True, exist_ok=True)
+        session.loader = TableLoader(settings.data, confined=True)
+        self._forget_gone()
+        self.owners: dict[str, Owned] = self.store.owned()
+
+    def _forget_gone(self) -> None:
+        """Owners of queries that a killed process did not come to register, or to forget."""
+        queries = self.session.catalog.queries
+        self.store.disown(name for name in self.store.owned() if name not in queries)
+
+    # Who may see what
+
+    def is_open(self) -> bool:
+        """May everybody do everything? Only on loopback, and while there never was a token."""
+        if not self.settings.is_loopback or self._closed_door:
+            return False
+        self._closed_door = self.store.has_tokens()
+        return not self._closed_door
+
+    def owned(self, query: str) -> Owned:
+        """Whose a query is; those of the setup are the operator's."""
+        return self.owners.get(fold(query)) or Owned(LOCAL, 0)
+
+    def may_see(self, who: Who, query: str) -> bool:
+        return who.is_admin or self.owned(query).owner == who.name
+
+    def visible(self, who: Who) -> list[Query]:
+        """The queries that somebody may see."""
+        queries = list(self.session.catalog.queries.values())
+        return queries if who.is_admin else [q for q in queries if self.may_see(who, q.name)]
+
+    def find(self, who: Who, name: str) -> Query:
+        """A query by its name, if there is one that they may see."""
+        found = self.session.catalog.queries.get(fold(name))
+        if found is None or not self.may_see(who, found.name):
+            raise not_found("query", name)
+        return found
+
+    def is_valid(self, who: Who) -> bool:
+        """Is it still true who somebody was when they connected?"""
+        return self.is_open() if who.token is None else self.store.is_valid(who.token)
+
+    # Its life
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Ticks run and deltas are delivered; at the end what is under way is finished."""
+        self.hub.start(asyncio.get_running_loop())
+        self.pump.start()
+        tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self.webhooks.run())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.to_thread(self.pump.stop)
+            await asyncio.to_thread(self.hub.stop)
+            self.store.close()
+
+    async def _watch(self) -> None:
+        """Close what a revoked token has opened."""
+        while True:
+            await asyncio.sleep(WATCH)
+            for subscriber in self.hub.subscribers():
+                if not self.is_valid(subscriber.who):
+                    subscriber.end("not_authenticated", "the token was revoked", 4401)

@@ -1,0 +1,264 @@
+"""Statements that come over HTTP: who may execute what, and which files they may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from place.errors import PlaceError, StatementError
+from place.model.types import Row, Type
+from place.plan.apply import Change
+from place.plan.catalog import fold
+from place.server.access import Who
+from place.server.errors import Refused, not_found
+from place.session import Result, counted, masked
+from place.sql import statements as s
+from place.sql.dialect import parse_one
+from place.sql.scan import split
+
+if TYPE_CHECKING:
+    from place.server.state import Server
+
+SHOWN_TO_CLIENTS = ("queries", "streams", "tables", "regions")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A statement, and where it stands in the text of the request."""
+
+    statement: s.Statement
+    sql: str
+    offset: int
+
+
+def execute(server: Server, who: Who, text: str) -> tuple[Result, int]:
+    """Execute the statements of a text in order; the last one's result, and the deltas of all.
+
+    A run of queries that are registered, or dropped, is one tick. An error says which statement
+    was wrong; those before it have taken effect.
+    """
+    result, deltas = Result("nothing to do"), 0
+    for kind, group in groupby(_parsed(text), key=_run_of):
+        if kind is None:
+            for written in group:
+                result = _single(server, who, written, text)
+                deltas += len(result.deltas)
+        else:
+            for result in _together(server, who, group):
+                deltas += len(result.deltas)
+    return result, deltas
+
+
+def _parsed(text: str) -> Iterator[Written]:
+    for offset, sql in split(text):
+        try:
+            yield Written(parse_one(sql, text, offset), sql, offset)
+        except RecursionError:
+            raise StatementError("the statement is nested too deeply") from None
+
+
+def _run_of(written: Written) -> str | None:
+    """Statements of one kind of run can be made effective together."""
+    statement = written.statement
+    if isinstance(statement, s.RegisterQuery):
+        return "register"
+    return "drop" if isinstance(statement, s.Drop) and statement.kind == "query" else None
+
+
+def _single(server: Server, who: Who, written: Written, text: str) -> Result:
+    statement, sql, offset = written.statement, written.sql, written.offset
+    _check_role(server, who, statement)
+    if isinstance(statement, s.Show) and statement.kind == "queries":
+        return _queries(server, who)
+    if isinstance(statement, s.CreateStream | s.CreateSink):
+        whole = confined(sql, statement, server.settings.data)
+        text, sql = text[:offset] + whole + text[offset + len(sql) :], whole
+    try:
+        return server.session.run(sql, text, offset)
+    except StatementError as error:
+        raise _discreet(who, error) from None
+
+
+# Queries are registered and dropped by those who own them
+
+
+def _together(server: Server, who: Who, group: Iterable[Written]) -> list[Result]:
+    """A run of queries to register or to drop, as one tick."""
+    changes: list[tuple[Change, str]] = []
+    error: PlaceError | None = None
+    try:
+        for written in group:
+            assert isinstance(written.statement, s.RegisterQuery | s.Drop)
+            changes.append((written.statement, written.sql.strip()))
+    except PlaceError as wrong:  # the next one cannot be read; these can
+        error = wrong
+    results = _change(server, who, changes)
+    if error is not None:
+        raise error
+    return results
+
+
+def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> list[Result]:
+    runtime = server.runtime
+    with runtime.pause():
+        allowed, error = _allowed(server, who, changes)
+        before = server.session.catalog.queries
+        new = [c.name.text for c, _ in allowed if isinstance(c, s.RegisterQuery)]
+        new = [name for name in dict.fromkeys(new) if fold(name) not in before]
+        tick = runtime.pipeline.last.tick + 1 if runtime.pipeline.last is not None else 1
+        # Known before they are there: a query must never be without its owner.
+        server.store.own(map(fold, new), who.name, tick)
+        server.owners = server.store.owned()
+        server.hub.registered(new)
+        try:
+            results = server.session.change(allowed)
+        except StatementError as wrong:
+            raise _discreet(who, wrong) from None
+        except RecursionError:
+            raise StatementError("the statement is nested too deeply") from None
+        finally:
+            _settle(server, before, new)
+    if error is not None:
+        raise error
+    return results
+
+
+def _allowed(
+    server: Server, who: Who, changes: Sequence[tuple[Change, str]]
+) -> tuple[list[tuple[Change, str]], Refused | None]:
+    """The changes up to the first that is not theirs to make, and what to say of that one."""
+    allowed: list[tuple[Change, str]] = []
+    for statement, sql in changes:
+        try:
+            _check_owner(server, who, statement)
+        except Refused as refused:
+            return allowed, refused
+        allowed.append((statement, sql))
+    return allowed, None
+
+
+def _settle(server: Server, before: Any, new: list[str]) -> None:
+    """What was dropped, or was not registered after all, has no owner and no subscribers."""
+    queries = server.session.catalog.queries
+    gone = {query.name for key, query in before.items() if key not in queries}
+    absent = {name for name in new if fold(name) not in queries}
+    if gone or absent:
+        last = server.runtime.pipeline.last
+        server.webhooks.end(gone, last.tick if last is not None else 0)
+        server.hub.forget(gone | absent)
+        server.store.disown(map(fold, gone | absent))
+        server.owners = server.store.owned()
+
+
+def _check_owner(server: Server, who: Who, statement: Change) -> None:
+    if who.is_admin:
+        return
+    if not isinstance(statement, s.RegisterQuery | s.Drop) or who.role != "client":
+        raise Refused(403, "not_allowed", f"the role {who.role} may not execute this statement")
+    name = statement.name.text
+    found = server.session.catalog.queries.get(fold(name))
+    is_theirs = found is None or server.may_see(who, found.name)
+    if isinstance(statement, s.Drop):
+        if not is_theirs or (found is None and not statement.if_exists):
+            raise not_found("query", name)
+    elif not is_theirs:
+        raise Refused(409, "conflict", f'query "{name}" exists already', hint="choose another name")
+
+
+def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
+    """Clients ask, and explain what is theirs; all that changes what others see is the admin's."""
+    if who.is_admin:
+        return
+    if isinstance(statement, s.Select):
+        return
+    if isinstance(statement, s.Explain):
+        if isinstance(statement.target, s.Name):
+            server.find(who, statement.target.text)
+        elif isinstance(statement.target, s.RegisterQuery):
+            _check_owner(server, who, statement.target)
+        return
+    if isinstance(statement, s.Show) and statement.kind in SHOWN_TO_CLIENTS:
+        return
+    if isinstance(statement, s.Describe):
+        _check_describable(server, who, statement.name.text)
+        return
+    raise Refused(
+        403, "not_allowed", f"the role {who.role} may not execute {type(statement).__name__}"
+    )
+
+
+def _check_describable(server: Server, who: Who, name: str) -> None:
+    catalog = server.session.catalog
+    if any(fold(name) in catalog.of_kind(kind) for kind in ("stream", "table", "region")):
+        return
+    found = catalog.queries.get(fold(name))
+    if found is None or not server.may_see(who, found.name):
+        raise Refused(404, "unknown_name", f'"{name}" does not exist')
+
+
+def _discreet(who: Who, error: StatementError) -> StatementError:
+    """An error whose hint does not name what is none of theirs."""
+    hint = error.hint
+    if not who.is_admin and hint and hint.endswith((" is a query", " is a sink")):
+        error.hint = None
+    return error
+
+
+def _queries(server: Server, who: Who) -> Result:
+    """SHOW QUERIES: those that they may see."""
+    catalog = server.session.catalog
+    rows: list[Row] = []
+    for query in server.visible(who):
+        text = masked(" ".join(catalog.text_of("query", query.name).split()))
+        rows.append((query.name, server.hub.size(query.name), text))
+    types = (Type.STRING, Type.BIGINT, Type.STRING)
+    return Result(counted(len(rows), "row"), ("query", "rows", "statement"), types, tuple(rows))
+
+
+# Files
+
+
+def confined(sql: str, statement: s.CreateStream | s.CreateSink, data: Path) -> str:
+    """A statement whose directory, if it names one, is within the data directory, and whole."""
+    spec = statement.source if isinstance(statement, s.CreateStream) else statement.target
+    if spec is None or spec.argument is None or not isinstance(spec.argument.value, str):
+        return sql
+    path = within(data, spec.argument.value)
+    if path is None:
+        place = spec.argument.at
+        raise StatementError(
+            f"'{spec.argument.value}' is outside the data directory",
+            line=place.line,
+            column=place.column,
+            hint="name a directory relative to the server's --data",
+        )
+    own = parse_one(sql)
+    assert isinstance(own, s.CreateStream | s.CreateSink)
+    inner = own.source if isinstance(own, s.CreateStream) else own.target
+    assert inner is not None
+    assert inner.argument is not None
+    return _with_literal(sql, inner.argument, str(path))
+
+
+def within(data: Path, path: str) -> Path | None:
+    """A path resolved in the data directory, None if it leads out of it."""
+    if "://" in path or "\0" in path:
+        return None
+    try:
+        found = (data / path).resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return found if found.is_relative_to(data.resolve()) else None
+
+
+def _with_literal(sql: str, literal: s.Literal, text: str) -> str:
+    """The statement with another text in place of a literal."""
+    lines = sql.split("\n")
+    at = sum(len(line) + 1 for line in lines[: literal.at.line - 1]) + literal.at.column - 1
+    old = "'" + str(literal.value).replace("'", "''") + "'"
+    if not sql.startswith(old, at):
+        raise StatementError("the path has to be written as a plain text in quotes")
+    return sql[:at] + "'" + text.replace("'", "''") + "'" + sql[at + len(old) :]

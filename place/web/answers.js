@@ -1,0 +1,120 @@
+// The answer of a query as a list that follows its deltas: rows flash as they come and go.
+
+import { call } from "./api.js";
+import { make, showValue } from "./dom.js";
+import { Socket } from "./socket.js";
+
+const MOST_SHOWN = 200;
+const LEAVING = 1100;
+const GONE = 4410;
+
+const compare = new Intl.Collator("en", { numeric: true }).compare;
+
+export class AnswerList {
+  constructor(query, colour, { onDrop, onGo, onLost }) {
+    Object.assign(this, { query, colour, onLost });
+    this.rows = new Map();
+    this.after = null;
+    this.body = make("ul", { class: "rows", "aria-live": "off", "aria-label": `Answer of ${query.name}` });
+    this.size = make("b", { class: "size" }, "…");
+    this.state = make("p", { class: "quiet state", role: "status" }, "Asking for the answer…");
+    this.element = make("article", { class: "mine-query", colour, "data-query": query.name },
+      make("header", {}, make("i", { class: "swatch" }), make("h3", {}, query.name), this.size,
+        make("button", { type: "button", "aria-label": `Go to ${query.name} on the map`,
+          onclick: onGo }, "Go there"),
+        make("button", { type: "button", class: "drop", "aria-label": `Drop ${query.name}`,
+          onclick: onDrop }, "Drop")),
+      make("details", {}, make("summary", {}, "SQL"), make("pre", {}, query.sql)),
+      make("p", { class: "columns" }, query.columns.join("  ·  ")),
+      this.state, this.body);
+    this.open();
+  }
+
+  open() {
+    const path = `/queries/${encodeURIComponent(this.query.name)}/updates`;
+    this.socket = new Socket(
+      () => (this.after === null ? path : `${path}?after=${encodeURIComponent(this.after)}`), {
+        onMessage: (data) => this.take(JSON.parse(data)),
+        onState: (state) => {
+          if (state === "waiting") this.state.textContent = "Connection lost; trying again…";
+          if (state !== "live") return;
+          this.total ??= 0; // an empty answer has nothing to send
+          this.show();
+        },
+        onClose: ({ code }) => {
+          if (code === GONE) this.after = null;
+        },
+        before: () => this.look(),
+      });
+  }
+
+  // Is the query still there? One that was dropped elsewhere is not asked for again.
+  async look() {
+    try {
+      await call(`/queries/${encodeURIComponent(this.query.name)}`);
+    } catch (error) {
+      if (error.status === 404) this.onLost();
+      throw error;
+    }
+  }
+
+  take(message) {
+    if (!Array.isArray(message)) {
+      if (message.error?.code === "gone") this.after = null;
+      return;
+    }
+    if (this.after === null) this.clear();
+    for (const { id, sign, row } of message) {
+      this.change(row, sign);
+      this.after = id;
+    }
+    this.show();
+  }
+
+  clear() {
+    this.rows.clear();
+    this.body.replaceChildren();
+    this.total = 0;
+  }
+
+  // An answer is a bag: a row may be in it several times.
+  change(row, sign) {
+    this.total += sign;
+    const key = JSON.stringify(row);
+    const held = this.rows.get(key);
+    const count = (held?.count ?? 0) + sign;
+    if (count > 0 && held) held.count = count;
+    else if (count > 0) this.rows.set(key, { row, count, item: null });
+    else if (held) {
+      this.rows.delete(key);
+      this.remove(held.item);
+    }
+  }
+
+  remove(item) {
+    if (!item) return;
+    item.removeAttribute("data-row");
+    item.className = "leaving";
+    setTimeout(() => item.remove(), LEAVING);
+  }
+
+  show() {
+    const sorted = [...this.rows.entries()].sort((a, b) => compare(a[0], b[0])).slice(0, MOST_SHOWN);
+    let before = null;
+    for (const [key, held] of sorted.reverse()) {
+      held.item ??= make("li", { "data-row": key, class: "entering" }, held.row.map(showValue).join("  ·  "));
+      if (!held.item.isConnected) this.body.insertBefore(held.item, before);
+      before = held.item;
+    }
+    this.size.textContent = (this.total ?? 0).toLocaleString("en");
+    const more = this.rows.size - MOST_SHOWN;
+    this.state.textContent = this.total === undefined ? "Asking for the answer…"
+      : !this.rows.size ? "Nothing is in the answer now."
+        : more > 0 ? `The first ${MOST_SHOWN}; ${more.toLocaleString("en")} more.` : "";
+  }
+
+  close() {
+    this.socket.close();
+    this.element.remove();
+  }
+}

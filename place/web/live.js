@@ -1,0 +1,199 @@
+// What the server tells of the map, and who wants to hear of it: streams, frames, queries, sizes,
+// answers and figures.
+
+import { call } from "./api.js";
+import { Track, decode } from "./frames.js";
+import { seconds } from "./gl.js";
+import { readQuery } from "./queries.js";
+import { Socket } from "./socket.js";
+import { worldsOf } from "./space.js";
+
+const IDENTIFYING = 5000;
+
+export class Live extends EventTarget {
+  constructor() {
+    super();
+    this.tracks = new Map();
+    this.queries = new Map();
+    this.focals = new Map();
+    this.sizes = new Map();
+    this.answers = new Map();
+    this.marked = [];
+    this.asked = new Map();
+    this.isPaused = false;
+    this.isMarking = false;
+    this.markedAt = -10;
+    this.isDark = false;
+    this.fitZoom = 0;
+  }
+
+  tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  on(type, listener) {
+    this.addEventListener(type, (event) => listener(event.detail));
+  }
+
+  async load() {
+    this.about = await call("/map/about");
+    this.streams = this.about.streams;
+    this.worlds = worldsOf(this.streams);
+    const first = this.worlds.keys().next().value ?? "planar";
+    this.choose(this.worlds.has(this.world?.space) ? this.world.space : first, false);
+    this.tell("about", this.about);
+  }
+
+  choose(space, connects = true) {
+    this.world = this.worlds.get(space) ?? worldsOf([{ space: "planar" }]).get("planar");
+    this.tracks.clear();
+    for (const stream of this.streams.filter((each) => each.space === space)) {
+      this.tracks.set(stream.index, new Track(stream, this.world));
+    }
+    this.tell("world", this.world);
+    if (connects) this.connect();
+  }
+
+  drawnTracks() {
+    return [...this.tracks.values()];
+  }
+
+  streamOf(name) {
+    return this.streams.find((stream) => stream.name.toLowerCase() === name.toLowerCase());
+  }
+
+  connect() {
+    this.socket?.close();
+    const names = this.drawnTracks().map((track) => encodeURIComponent(track.stream.name));
+    this.socket = new Socket(() => `/map?streams=${names.join(",")}`, {
+      onMessage: (data) => this.take(data),
+      onState: (state, pause) => {
+        this.tell("state", { state, pause });
+        if (state === "live") this.sendMarked();
+      },
+      before: () => this.load(),
+    });
+  }
+
+  // Something in what there is to see has changed: a stream came or went, or who is looking.
+  async reload() {
+    try {
+      await this.load();
+      this.connect();
+    } catch (error) {
+      this.tell("trouble", error);
+    }
+  }
+
+  take(data) {
+    if (typeof data !== "string") {
+      if (!this.isPaused) this.takeFrame(decode(data));
+      return;
+    }
+    const message = JSON.parse(data);
+    const takes = {
+      queries: () => this.takeQueries(message.queries),
+      focals: () => this.takeFocals(message.focals),
+      sizes: () => this.takeSizes(message.sizes),
+      stats: () => !this.isPaused && this.tell("stats", (this.stats = message)),
+      answer: () => this.takeAnswer(message),
+      object: () => this.takeObject(message),
+      classes: () => this.takeClasses(message),
+      streams: () => this.reload(),
+      error: () => this.tell("trouble", message.error),
+    };
+    takes[message.type ?? (message.error ? "error" : "")]?.();
+  }
+
+  takeFrame(frame) {
+    const track = this.tracks.get(frame.stream);
+    if (!track) return;
+    track.take(frame, performance.now());
+    this.remark();
+    this.tell("frame", track);
+  }
+
+  takeQueries(queries) {
+    this.queries = new Map(queries.map((query) => [query.name, readQuery(query)]));
+    for (const held of [this.sizes, this.focals, this.answers]) {
+      for (const name of held.keys()) if (!this.queries.has(name)) held.delete(name);
+    }
+    this.tell("queries", this.queries);
+  }
+
+  takeFocals(focals) {
+    for (const [name, found] of Object.entries(focals)) this.focals.set(name, found);
+    this.tell("focals", this.focals);
+  }
+
+  takeSizes(sizes) {
+    for (const [name, size] of Object.entries(sizes)) this.sizes.set(name, size);
+    this.tell("sizes", this.sizes);
+  }
+
+  takeClasses({ stream, classes }) {
+    const found = this.streams.find((each) => each.index === stream);
+    if (found) found.classes = classes;
+    this.tell("classes", found);
+  }
+
+  takeAnswer(message) {
+    if (this.isPaused) return;
+    this.answers.set(message.query, message.slots);
+    this.remark();
+    this.tell("answer", message.query);
+  }
+
+  takeObject(message) {
+    this.asked.get(`${message.stream}:${message.slot}`)?.(message);
+  }
+
+  // Which object a point is: its key and attributes, or null where it is gone by now.
+  identify(stream, slot) {
+    const key = `${stream}:${slot}`;
+    return new Promise((resolve) => {
+      const settle = (found) => {
+        clearTimeout(timer);
+        this.asked.delete(key);
+        resolve(found?.key === undefined || found?.key === null ? null : found);
+      };
+      const timer = setTimeout(settle, IDENTIFYING);
+      this.asked.set(key, settle);
+      this.socket.send({ type: "identify", stream, slot });
+    });
+  }
+
+  // Show the answers of these queries: [{name, mark}], where a mark is a number of a colour.
+  highlight(marked) {
+    this.marked = marked;
+    const names = new Set(marked.map(({ name }) => name));
+    for (const name of this.answers.keys()) if (!names.has(name)) this.answers.delete(name);
+    this.isMarking = marked.length > 0;
+    this.sendMarked();
+    this.remark();
+    this.tell("answer", null);
+  }
+
+  sendMarked() {
+    this.socket?.send({ type: "highlight", queries: this.marked.map(({ name }) => name) });
+  }
+
+  remark() {
+    const bySlot = new Map([...this.tracks.keys()].map((index) => [index, new Map()]));
+    for (const { name, mark } of this.marked) {
+      for (const [index, slots] of Object.entries(this.answers.get(name) ?? {})) {
+        const held = bySlot.get(Number(index));
+        if (held) for (const slot of slots) held.set(slot, mark);
+      }
+    }
+    this.markedAt = seconds();
+    for (const [index, track] of this.tracks) track.mark(bySlot.get(index), seconds());
+    this.tell("marks");
+  }
+
+  setPaused(isPaused) {
+    this.isPaused = isPaused;
+    if (!isPaused) this.sendMarked();
+    this.tell("paused", isPaused);
+  }
+}

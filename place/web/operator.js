@@ -1,0 +1,140 @@
+// The operator's view: figures and charts over time, all queries, the answer of a chosen one.
+
+import { Chart, shortNumber } from "./charts.js";
+import { KINDS } from "./colours.js";
+import { byId, make } from "./dom.js";
+import { aboutQuery, kindOf } from "./queries.js";
+
+const MOST_LISTED = 200;
+const CHOSEN_MARK = 1;
+
+const milliseconds = (value) => (value === null || value === undefined ? "–"
+  : value >= 10000 ? `${(value / 1000).toFixed(0)} s`
+    : value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`);
+
+export class OperatorView {
+  constructor(live, scene) {
+    this.live = live;
+    this.scene = scene;
+    this.chosen = null;
+    this.figures = {};
+    for (const [key, label] of [["objects", "objects"], ["queries", "queries"],
+      ["readings", "readings/s"], ["deltas", "deltas/s"], ["lag", "lag"]]) {
+      this.figures[key] = make("dd", { id: `figure-${key}` }, "–");
+      byId("figures").append(make("div", {}, make("dt", {}, label), this.figures[key]));
+    }
+    const charts = byId("charts");
+    this.readings = new Chart(charts, "Readings per second");
+    this.deltas = new Chart(charts, "Deltas per second");
+    this.lag = new Chart(charts, "Lag", milliseconds);
+    byId("filter").addEventListener("input", () => this.list());
+    live.on("stats", (stats) => this.takeStats(stats));
+    live.on("queries", () => this.showQueries());
+    live.on("sizes", () => this.showSizes());
+    live.on("world", () => this.showQueries());
+  }
+
+  enter() {
+    this.isShown = true;
+    this.scene.setLook((query) => this.lookOf(query));
+    this.live.highlight(this.chosen ? [{ name: this.chosen, mark: CHOSEN_MARK }] : []);
+    for (const chart of [this.readings, this.deltas, this.lag]) chart.draw();
+  }
+
+  leave() {
+    this.isShown = false;
+  }
+
+  lookOf(query) {
+    const strong = query.name === this.chosen;
+    return { colour: strong ? "#e03168" : KINDS[kindOf(query)].colour, strong };
+  }
+
+  takeStats(stats) {
+    const { figures } = this;
+    figures.objects.textContent = shortNumber(stats.objects);
+    figures.objects.title = stats.objects.toLocaleString("en");
+    figures.queries.textContent = shortNumber(stats.queries);
+    figures.readings.textContent = shortNumber(stats.readings_per_s);
+    figures.deltas.textContent = shortNumber(stats.deltas_per_s);
+    figures.lag.textContent = milliseconds(stats.lag_ms);
+    this.readings.add(stats.readings_per_s);
+    this.deltas.add(stats.deltas_per_s);
+    this.lag.add(stats.lag_ms);
+  }
+
+  showQueries() {
+    const counts = new Map(Object.keys(KINDS).map((kind) => [kind, 0]));
+    for (const query of this.live.queries.values()) {
+      counts.set(kindOf(query), counts.get(kindOf(query)) + 1);
+    }
+    const most = Math.max(1, ...counts.values());
+    byId("kinds").replaceChildren(...[...counts].map(([kind, count]) => make("li",
+      { colour: KINDS[kind].colour, "data-kind": kind, "data-count": count },
+      make("span", {}, KINDS[kind].label),
+      make("meter", { min: 0, max: most, value: count, "aria-label": KINDS[kind].label }),
+      make("b", {}, count.toLocaleString("en")))));
+    byId("query-count").textContent = this.live.queries.size.toLocaleString("en");
+    if (this.chosen && !this.live.queries.has(this.chosen)) this.choose(null);
+    this.list();
+    this.showChosen();
+  }
+
+  list() {
+    const wanted = byId("filter").value.trim().toLowerCase();
+    const found = [...this.live.queries.values()].filter((query) => !wanted
+      || `${query.name} ${kindOf(query)} ${query.sql}`.toLowerCase().includes(wanted));
+    byId("query-list").replaceChildren(...found.slice(0, MOST_LISTED).map((query) => this.item(query)));
+    const more = found.length - MOST_LISTED;
+    byId("query-more").textContent = more > 0 ? `${more.toLocaleString("en")} more; find them by name.`
+      : this.live.queries.size ? (found.length ? "" : "No query fits.")
+        : "No query is registered yet. The client view makes one.";
+  }
+
+  item(query) {
+    const kind = KINDS[kindOf(query)];
+    const isChosen = query.name === this.chosen;
+    return make("li", { colour: kind.colour, "data-query": query.name },
+      make("button", { type: "button", "aria-pressed": String(isChosen),
+        onclick: () => this.choose(isChosen ? null : query.name) },
+      make("span", { class: "name" }, query.name),
+      make("span", { class: "kind" }, kind.label),
+      make("span", { class: "about" }, aboutQuery(query)),
+      make("b", { class: "size", title: "rows in the answer" }, this.sizeOf(query))));
+  }
+
+  sizeOf(query) {
+    const size = this.live.sizes.get(query.name) ?? query.size;
+    return size === null || size === undefined ? "–" : size.toLocaleString("en");
+  }
+
+  showSizes() {
+    for (const item of byId("query-list").children) {
+      const query = this.live.queries.get(item.dataset.query);
+      if (query) item.querySelector(".size").textContent = this.sizeOf(query);
+    }
+    this.showChosen();
+  }
+
+  choose(name) {
+    this.chosen = name;
+    if (this.isShown) this.enter();
+    this.list();
+    this.showChosen();
+  }
+
+  showChosen() {
+    const box = byId("chosen");
+    const query = this.live.queries.get(this.chosen);
+    box.hidden = !query;
+    if (!query) return;
+    box.replaceChildren(
+      make("h3", {}, query.name),
+      make("p", { class: "quiet" }, `${this.sizeOf(query)} rows · ${query.streams.join(", ")}`
+        + (query.owner ? ` · of ${query.owner}` : "")),
+      make("pre", {}, query.sql),
+      make("div", { class: "pair" },
+        make("button", { type: "button", onclick: () => this.scene.zoomTo(query) }, "Go there"),
+        make("button", { type: "button", onclick: () => this.choose(null) }, "Show all again")));
+  }
+}

@@ -1,0 +1,80 @@
+"""The demonstration: on the real pipeline, it ends by itself, and its deltas add up."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import place
+from place.demo import View, Watch, statements
+from place.operate.options import set_up
+from place.session import Session
+
+COMMAND = [sys.executable, "-m", "place.cli", "demo", "--objects", "500", "--rate", "4"]
+
+
+@pytest.mark.xdist_group("spark")
+def test_it_ends_by_itself_and_its_deltas_match_the_answers(tmp_path: Path) -> None:
+    command = [*COMMAND, "--seconds", "12", "--home", str(tmp_path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the live map is at http://127.0.0.1:" in done.stdout
+    assert len(re.findall(r"│ +yes │", done.stdout)) == 14
+    found = re.search(r"([\d,]+) readings, ([\d,]+) deltas: ([\d,]+) positive", done.stdout)
+    assert found is not None
+    readings, deltas, positive = (int(text.replace(",", "")) for text in found.groups())
+    assert readings % 540 % 500 % 40 == 0
+    with place.connect(tmp_path, master="local[2]") as session:
+        kept = Counter(each.delta.sign for each in session.resume())
+        assert (kept.total(), kept[1]) == (deltas, positive)
+        counts = [session.runtime.statistics(name)["readings"] for name in ("Vehicles", "Police")]
+        assert sum(counts) == readings
+
+
+@pytest.mark.xdist_group("spark")
+def test_it_stops_cleanly_when_asked(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "--no-map"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if " 0 objects" not in line and "objects" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert len(re.findall(r"│ +yes │", out)) == 14
+
+
+@pytest.mark.xdist_group("spark")
+def test_the_view_shows_queries_figures_and_deltas(tmp_path: Path) -> None:
+    arguments = argparse.Namespace(objects=300, rate=0, seed=1)
+    text = statements(arguments).replace("rate = 0", "rate = 0, steps = 3")
+    with place.connect(tmp_path, master="local[2]") as session:
+        watch = Watch(session)
+        set_up(session, text)
+        session.drain()
+        picture = drawn(session, watch)
+        assert "340 objects" in picture
+        assert "+ per_type ('bus'," in picture
+        for query in session.catalog.queries.values():
+            assert query.name in picture
+            made = {row: n for row, n in watch.answers.get(query.name, Counter()).items() if n}
+            assert made == dict(session.runtime.answer(query.name))
+        assert watch.counts.total() > 50
+
+
+def drawn(session: Session, watch: Watch) -> str:
+    out = io.StringIO()
+    console = Console(width=160, height=50, file=out)
+    console.print(View(session, watch, None).draw(50))
+    return out.getvalue()

@@ -1,0 +1,403 @@
+"""Who may do what: every route with every role, and nothing of others for anybody."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websockets.exceptions
+import websockets.sync.client as ws
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.routing import BaseRoute, Mount, Route
+
+from place.cli import main
+from place.errors import ConfigurationError
+from place.operate.serve import is_loopback
+from place.server.app import make_app
+from place.server.store import ServerStore
+from tests.harness.server import WAIT, Running, bearer, serving, wait_for
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SETUP = """
+CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);
+CREATE TABLE Owners (id BIGINT, owner STRING) AS VALUES (1, 'Ann');
+CREATE REGION Downtown AS RECTANGLE (0, 0, 5, 5);
+REGISTER QUERY theirs AS SELECT id FROM Cars;
+"""
+EVERYBODY = {"admin", "client", "ingest", "nobody"}
+READERS = {"admin", "client"}
+ROUTES: dict[tuple[str, str], set[str]] = {
+    ("GET", "/"): EVERYBODY,
+    ("GET", "/vendor/{name}"): EVERYBODY,
+    ("GET", "/openapi.json"): EVERYBODY,
+    ("GET", "/health"): EVERYBODY,
+    ("POST", "/login"): EVERYBODY,
+    ("POST", "/logout"): EVERYBODY,
+    ("GET", "/me"): {"admin", "client", "ingest"},
+    ("GET", "/metrics"): {"admin"},
+    ("POST", "/sql"): READERS,
+    ("GET", "/queries"): READERS,
+    ("GET", "/queries/{name}"): READERS,
+    ("GET", "/queries/{name}/answer"): READERS,
+    ("GET", "/queries/{name}/updates"): READERS,
+    ("WS", "/queries/{name}/updates"): READERS,
+    ("GET", "/queries/{name}/webhooks"): READERS,
+    ("POST", "/queries/{name}/webhooks"): READERS,
+    ("DELETE", "/queries/{name}/webhooks/{number}"): READERS,
+    ("GET", "/streams"): READERS,
+    ("POST", "/streams/{name}/readings"): {"admin", "ingest"},
+    ("GET", "/map/about"): READERS,
+    ("GET", "/map/roads/{stream}"): READERS,
+    ("WS", "/map"): READERS,
+}
+"""Who may ask for what. A new route needs an entry here."""
+
+BODIES: dict[str, Any] = {
+    "/sql": {"sql": "SHOW STREAMS"},
+    "/login": {"token": "wrong"},
+    "/streams/{name}/readings": [],
+    "/queries/{name}/webhooks": {"url": "http://127.0.0.1:1/"},
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("access") / "home"
+    with serving(home, SETUP) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tokens(served: Running) -> dict[str, str]:
+    store = served.server.store
+    made = {
+        "admin": store.create_token("root", "admin"),
+        "client": store.create_token("ann", "client"),
+        "other": store.create_token("bob", "client"),
+        "ingest": store.create_token("sensor", "ingest"),
+        "revoked": store.create_token("carl", "admin"),
+    }
+    store.revoke_token(made["revoked"].split("_")[1])
+    return made
+
+
+def ask(served: Running, method: str, path: str, token: str | None, **fields: Any) -> Any:
+    """The status and body of a reply; a stream is not read to its end, as it has none."""
+    headers = bearer(token)
+    if method == "WS":
+        try:
+            with ws.connect(
+                served.url.replace("http", "ws", 1) + path,
+                additional_headers=headers,
+                open_timeout=WAIT,
+            ):
+                return 101, {}
+        except websockets.exceptions.InvalidStatus as refusal:
+            return refusal.response.status_code, json.loads(refusal.response.body or b"{}")
+    with served.http.stream(method, path, headers=headers, **fields) as reply:
+        if reply.headers.get("content-type", "").startswith("application/json"):
+            return reply.status_code, json.loads(reply.read() or b"null")
+        return reply.status_code, None
+
+
+def concrete(path: str, query: str = "mine") -> str:
+    names = {
+        "{name}": "Cars" if path.startswith("/streams") else query,
+        "{number}": "0",
+        "{stream}": "Cars",
+    }
+    for name, value in names.items():
+        path = path.replace(name, value)
+    return path
+
+
+def routes_of(routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
+    """All routes, those of included routers among them."""
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        if inner is not None:
+            yield from routes_of(inner.routes)
+        else:
+            yield route
+
+
+def test_every_route_has_an_entry(served: Running) -> None:
+    found: set[tuple[str, str]] = set()
+    for route in routes_of(make_app(served.server).routes):
+        if isinstance(route, Mount):
+            assert route.path == "/static"
+        elif isinstance(route, APIWebSocketRoute):
+            found.add(("WS", route.path))
+        elif isinstance(route, APIRoute | Route):
+            found |= {(method, route.path) for method in route.methods or () if method != "HEAD"}
+        else:
+            raise AssertionError(f"{route} is of a kind that this test does not know")
+    assert len(found) > 15
+    assert found <= set(ROUTES)
+    absent = {path for _, path in set(ROUTES) - found}
+    assert all(path.startswith("/map") for path in absent), absent
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_every_route_with_every_role(
+    served: Running, tokens: dict[str, str], method: str, path: str
+) -> None:
+    allowed = ROUTES[method, path]
+    served.sql("REGISTER QUERY IF NOT EXISTS mine AS SELECT id FROM Cars", token=tokens["client"])
+    fields = {"json": BODIES[path]} if path in BODIES else {}
+    if method == "GET":
+        fields = {}
+    for who in ("admin", "client", "ingest", "nobody", "wrong", "revoked", "basic"):
+        token = tokens.get(who)
+        if who == "wrong":
+            token = "place_000000000000_" + "0" * 64
+        if who == "basic":
+            token = tokens["admin"][:-1]
+        status, body = ask(served, method, concrete(path), token, **fields)
+        if who in allowed or "nobody" in allowed:
+            if path == "/login":
+                assert status == 401
+            else:
+                assert status not in (401, 403), (who, body)
+                assert status < 500, (who, body)
+        elif who in ("nobody", "wrong", "revoked", "basic"):
+            assert status == 401, (who, body)
+            assert body["error"]["code"] == "not_authenticated"
+        else:
+            assert status == 403, (who, body)
+            assert body["error"]["code"] == "not_allowed"
+
+
+PRIVATE = [
+    ("GET", "/queries/{name}"),
+    ("GET", "/queries/{name}/answer"),
+    ("GET", "/queries/{name}/updates"),
+    ("WS", "/queries/{name}/updates"),
+    ("GET", "/queries/{name}/webhooks"),
+    ("POST", "/queries/{name}/webhooks"),
+    ("DELETE", "/queries/{name}/webhooks/{number}"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), PRIVATE)
+def test_what_is_anothers_is_as_if_it_were_not_there(
+    served: Running, tokens: dict[str, str], method: str, path: str
+) -> None:
+    served.sql("REGISTER QUERY IF NOT EXISTS mine AS SELECT id FROM Cars", token=tokens["client"])
+    fields = {"json": BODIES[path]} if path in BODIES and method == "POST" else {}
+    for name in ("mine", "theirs"):
+        is_there = ask(served, method, concrete(path, name), tokens["other"], **fields)
+        is_not = ask(served, method, concrete(path, "nosuch"), tokens["other"], **fields)
+        assert is_there[0] == is_not[0] == 404
+        assert json.dumps(is_there[1]).replace(name, "nosuch") == json.dumps(is_not[1])
+    assert ask(served, "GET", "/queries/mine", tokens["client"])[0] == 200
+    assert ask(served, "GET", "/queries/mine", tokens["admin"])[0] == 200
+
+
+def test_a_guessed_number_of_anothers_webhook(served: Running, tokens: dict[str, str]) -> None:
+    served.sql("REGISTER QUERY IF NOT EXISTS mine AS SELECT id FROM Cars", token=tokens["client"])
+    served.sql("REGISTER QUERY bobs AS SELECT id FROM Cars", token=tokens["other"])
+    status, hook = ask(
+        served,
+        "POST",
+        "/queries/bobs/webhooks",
+        tokens["admin"],
+        json={"url": "http://127.0.0.1:1"},
+    )
+    assert status == 201
+    for path in ("/queries/mine/webhooks/", "/queries/bobs/webhooks/"):
+        assert ask(served, "DELETE", path + hook["id"], tokens["client"])[0] == 404
+    # Bob owns the query, but the admin's webhook is not his.
+    assert ask(served, "GET", "/queries/bobs/webhooks", tokens["other"]) == (200, [])
+    assert ask(served, "DELETE", f"/queries/bobs/webhooks/{hook['id']}", tokens["other"])[0] == 404
+    assert ask(served, "DELETE", f"/queries/bobs/webhooks/{hook['id']}", tokens["admin"])[0] == 204
+    served.sql("DROP QUERY bobs", token=tokens["other"])
+
+
+def test_clients_cannot_have_us_call_this_machine(served: Running, tokens: dict[str, str]) -> None:
+    served.sql("REGISTER QUERY IF NOT EXISTS mine AS SELECT id FROM Cars", token=tokens["client"])
+    for url in ("http://127.0.0.1:1/", "http://localhost/", "http://169.254.169.254/latest"):
+        status, body = ask(
+            served, "POST", "/queries/mine/webhooks", tokens["client"], json={"url": url}
+        )
+        assert (status, body["error"]["code"]) == (400, "wrong_url")
+
+
+STATEMENTS = {
+    "SELECT id FROM Cars": 200,
+    "SHOW STREAMS; SHOW TABLES; SHOW REGIONS; SHOW QUERIES": 200,
+    "DESCRIBE Cars": 200,
+    "DESCRIBE Owners": 200,
+    "DESCRIBE Downtown": 200,
+    "DESCRIBE mine": 200,
+    "EXPLAIN QUERY mine": 200,
+    "EXPLAIN SELECT id FROM Cars": 200,
+    "EXPLAIN REGISTER QUERY another AS SELECT id FROM Cars": 200,
+    "DESCRIBE theirs": 404,
+    "DESCRIBE nosuch": 404,
+    "EXPLAIN QUERY theirs": 404,
+    "EXPLAIN ANALYZE QUERY theirs": 404,
+    "EXPLAIN QUERY nosuch": 404,
+    "DROP QUERY theirs": 404,
+    "DROP QUERY IF EXISTS theirs": 404,
+    "DROP QUERY nosuch": 404,
+    "REGISTER QUERY theirs AS SELECT id FROM Cars": 409,
+    "REGISTER QUERY IF NOT EXISTS Theirs AS SELECT id FROM Cars": 409,
+    "EXPLAIN REGISTER QUERY theirs AS SELECT id FROM Cars": 409,
+    "SHOW SINKS": 403,
+    "CREATE STREAM More (id BIGINT KEY, x DOUBLE, y DOUBLE)": 403,
+    "CREATE TABLE More (id BIGINT) AS VALUES (1)": 403,
+    "CREATE REGION More AS CIRCLE (0, 0, 1)": 403,
+    "CREATE SINK more FOR mine TO PARQUET ('out')": 403,
+    "REFRESH TABLE Owners": 403,
+    "DROP STREAM Cars": 403,
+    "DROP TABLE Owners": 403,
+    "DROP REGION Downtown": 403,
+    "DROP SINK none": 403,
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_what_a_client_may_execute(served: Running, tokens: dict[str, str], statement: str) -> None:
+    served.sql("REGISTER QUERY IF NOT EXISTS mine AS SELECT id FROM Cars", token=tokens["client"])
+    status, body = ask(served, "POST", "/sql", tokens["client"], json={"sql": statement})
+    assert status == STATEMENTS[statement], body
+    if status == 404:
+        assert body["error"]["hint"] is None
+
+
+def test_hints_do_not_name_what_is_anothers(served: Running, tokens: dict[str, str]) -> None:
+    body = ask(served, "POST", "/sql", tokens["client"], json={"sql": "SELECT id FROM theirs"})[1]
+    assert "is a query" not in json.dumps(body)
+    rows = served.sql("SHOW QUERIES", token=tokens["client"])["rows"]
+    assert "theirs" not in {row[0] for row in rows}
+    listed = ask(served, "GET", "/queries", tokens["client"])[1]
+    assert {query["owner"] for query in listed} <= {"ann"}
+    everything = ask(served, "GET", "/queries", tokens["admin"])[1]
+    assert "theirs" in {query["name"] for query in everything}
+
+
+def test_an_owner_drops_its_own_query(served: Running, tokens: dict[str, str]) -> None:
+    served.sql("REGISTER QUERY passing AS SELECT id FROM Cars", token=tokens["client"])
+    assert ask(served, "GET", "/queries/passing", tokens["client"])[1]["owner"] == "ann"
+    served.sql("DROP QUERY passing", token=tokens["client"])
+    assert "passing" not in served.server.owners
+    served.sql("REGISTER QUERY passing AS SELECT id FROM Cars", token=tokens["other"])
+    assert ask(served, "GET", "/queries/passing", tokens["client"])[0] == 404
+    served.sql("DROP QUERY passing", token=tokens["admin"])
+
+
+def test_a_revoked_token_closes_what_it_has_opened(served: Running, tokens: dict[str, str]) -> None:
+    store = served.server.store
+    token = store.create_token("dora", "client")
+    served.sql("REGISTER QUERY doras AS SELECT id FROM Cars", token=token)
+    with (
+        served.listen("doras", token=token) as socket,
+        served.http.stream("GET", "/queries/doras/updates", headers=bearer(token)) as events,
+    ):
+        wait_for(lambda: len(served.server.hub.subscribers()) == 2)
+        store.revoke_token(token.split("_")[1])
+        assert ask(served, "GET", "/queries/doras", token)[0] == 401
+        assert json.loads(socket.recv(timeout=WAIT))["error"]["code"] == "not_authenticated"
+        with pytest.raises(websockets.exceptions.ConnectionClosed) as closed:
+            socket.recv(timeout=WAIT)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4401
+        assert "not_authenticated" in "\n".join(events.iter_lines())
+    served.sql("DROP QUERY doras", token=tokens["admin"])
+
+
+# Browsers
+
+
+def test_a_browser_logs_in_by_a_cookie_and_offers_tokens_to_websockets(
+    served: Running, tokens: dict[str, str]
+) -> None:
+    served.sql("REGISTER QUERY IF NOT EXISTS mine AS SELECT id FROM Cars", token=tokens["client"])
+    reply = served.http.post("/login", json={"token": tokens["client"]})
+    assert reply.json() == {"name": "ann", "role": "client"}
+    cookie = reply.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    try:
+        assert served.http.get("/me").json()["name"] == "ann"
+    finally:
+        served.http.cookies.clear()
+    assert served.http.get("/me").status_code == 401
+    url = served.url.replace("http", "ws", 1) + "/queries/mine/updates"
+    offered = [f"place.token.{tokens['client']}", "place"]
+    with ws.connect(url, subprotocols=offered) as socket:  # type: ignore[arg-type]
+        assert socket.subprotocol == "place"
+    with pytest.raises(websockets.exceptions.InvalidStatus):
+        ws.connect(url, subprotocols=["place.token.wrong", "place"])  # type: ignore[list-item]
+
+
+def test_pages_of_other_origins_do_not_get_in(served: Running, tokens: dict[str, str]) -> None:
+    evil = {**bearer(tokens["admin"]), "Origin": "https://evil.example"}
+    reply = served.http.post("/sql", json={"sql": "SHOW STREAMS"}, headers=evil)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "cross_origin")
+    own = {**bearer(tokens["admin"]), "Origin": served.url}
+    assert served.http.post("/sql", json={"sql": "SHOW STREAMS"}, headers=own).status_code == 200
+    with pytest.raises(websockets.exceptions.InvalidStatus) as refused:
+        ws.connect(
+            served.url.replace("http", "ws", 1) + "/queries/theirs/updates",
+            additional_headers=bearer(tokens["admin"]),
+            origin="https://evil.example",  # type: ignore[arg-type]
+        )
+    assert refused.value.response.status_code == 403
+
+
+def test_without_tokens_only_this_machine_by_its_own_name(tmp_path: Path) -> None:
+    with serving(tmp_path / "home", SETUP) as running:
+        assert running.http.get("/me").json() == {"name": "local", "role": "admin"}
+        reply = running.http.get("/queries", headers={"Host": "rebound.example"})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (403, "cross_origin")
+        # The first token closes the door, and revoking it does not open it again.
+        token = running.server.store.create_token("root", "admin")
+        assert running.http.get("/me").status_code == 401
+        assert running.http.get("/me", headers=bearer(token)).status_code == 200
+        running.server.store.revoke_token(token.split("_")[1])
+        assert running.http.get("/me").status_code == 401
+        assert running.http.get("/me", headers=bearer(token)).status_code == 401
+
+
+# The commands
+
+
+def test_other_addresses_need_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert is_loopback("::1")
+    assert not is_loopback("place.example")
+    began = time.monotonic()
+    home = ["--home", str(tmp_path)]
+    assert main(["serve", *home, "--host", "0.0.0.0", "--port", "0"]) == 1
+    assert "place token create" in capsys.readouterr().err
+    assert time.monotonic() - began < 10, "Spark was started first"
+    assert main(["serve", *home, "--tls-cert", "cert.pem"]) == 1
+    assert "belong together" in capsys.readouterr().err
+
+
+def test_tokens_are_made_listed_and_revoked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = ["--home", str(tmp_path)]
+    assert main(["token", "create", *home, "--name", "ann", "--role", "client"]) == 0
+    text = capsys.readouterr().out.strip()
+    store = ServerStore(tmp_path)
+    token = store.check_token(text)
+    assert token is not None
+    assert (token.name, token.role) == ("ann", "client")
+    assert text.rpartition("_")[2].encode() not in (tmp_path / "server.sqlite").read_bytes()
+    assert main(["token", "list", *home]) == 0
+    shown = capsys.readouterr().out
+    assert token.id in shown
+    assert text not in shown
+    assert main(["token", "revoke", *home, token.id]) == 0
+    assert store.check_token(text) is None
+    assert main(["token", "revoke", *home, "nothing"]) == 1
+    for name, role in (("local", "admin"), ("a b", "admin"), ("ann", "king")):
+        with pytest.raises(ConfigurationError):
+            store.create_token(name, role)
+    store.close()
