@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, knn, match, papers, pipeline, progressive, skew, tick
+from bench import cache, knn, match, papers, pipeline, progressive, serve, skew, tick
 from place.errors import ConfigurationError
 
 
@@ -37,6 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_skew(benches)
     _add_knn(benches)
     _add_tick(benches)
+    _add_serve(benches)
     cache.add_parser(benches)
     pipeline.add_parser(benches)
     papers.add_parser(benches)
@@ -150,6 +151,33 @@ def _add_tick(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=run_tick)
 
 
+def _add_serve(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "serve",
+        help="a server under load: readings through HTTP, deltas to WebSockets",
+        description="Starts a server, registers square queries, connects subscribers, and posts "
+        "readings at a rate. p50_ms and p99_ms are the milliseconds from the post to the "
+        "subscriber; MiB are those of all processes of the server, and of the one that serves, at "
+        "the start and at the end. The ids that each subscriber gets have to grow, and the answer "
+        "that its deltas build up has to be the server's.",
+        epilog="example: place bench serve --subscribers 500 --rate 20000",
+    )
+    default = serve.Setting()
+    for name, what in (
+        ("subscribers", "WebSockets, each with a query of its own"),
+        ("rate", "readings a second"),
+        ("seconds", "how long"),
+        ("queries", "registered queries"),
+        ("objects", "objects that move"),
+    ):
+        value = getattr(default, name)
+        parser.add_argument(
+            f"--{name}", type=_number, default=value, metavar="N", help=f"{what} ({value})"
+        )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.set_defaults(run=run_serve)
+
+
 def _add_sizes(parser: argparse.ArgumentParser, objects: int, queries: int, side: float) -> None:
     parser.add_argument(
         "--objects", type=_number, default=objects, metavar="N", help=f"objects ({objects})"
@@ -220,6 +248,17 @@ def run_tick(arguments: argparse.Namespace) -> int:
     setting = tick.Setting(**{name: getattr(arguments, name) for name in names})
     figures = tick.measure(setting, Console(highlight=False, stderr=True))
     _tell("tick", [figures.as_json()], arguments.json)
+    return 0
+
+
+def run_serve(arguments: argparse.Namespace) -> int:
+    """Run `place bench serve`."""
+    names = ("subscribers", "rate", "seconds", "queries", "objects")
+    setting = serve.Setting(**{name: getattr(arguments, name) for name in names})
+    if setting.subscribers > setting.queries:
+        raise ConfigurationError("each subscriber has a query of its own: there are too few")
+    figures = serve.measure(setting, Console(highlight=False, stderr=True))
+    _tell("serve", [figures.as_json()], arguments.json)
     return 0
 
 

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import time
+import urllib.parse
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -161,7 +162,7 @@ def error_of(status: int, content: bytes) -> PlaceError:
 
 
 def _quoted(name: str) -> str:
-    return httpx.URL("/").copy_with(path=f"/{name}").raw_path.decode()[1:].replace("/", "%2F")
+    return urllib.parse.quote(name, safe="")
 
 
 def _written(rows: Any) -> tuple[str, bytes]:
@@ -197,21 +198,25 @@ class RemoteSubscription:
         self._url = url.replace("http", "ws", 1) + f"/queries/{_quoted(query)}/updates"
         self._headers = headers
         self._waiting: deque[tuple[str, Delta]] = deque()
+        self._open = contextlib.ExitStack()
         self._socket = self._opened()
 
     def _opened(self) -> websockets.sync.client.ClientConnection:
         url = self._url if self.last_id is None else f"{self._url}?after={self.last_id}"
         try:
-            return websockets.sync.client.connect(
-                url, additional_headers=self._headers, max_size=None, compression=None
+            return self._open.enter_context(
+                websockets.sync.client.connect(
+                    url, additional_headers=self._headers, max_size=None, compression=None
+                )
             )
         except websockets.exceptions.InvalidStatus as refusal:
-            raise error_of(refusal.response.status_code, refusal.response.body or b"") from None
+            body = bytes(refusal.response.body or b"")
+            raise error_of(refusal.response.status_code, body) from None
         except OSError as error:
             raise ConfigurationError(f"{self._url} does not answer: {error}") from None
 
     def close(self) -> None:
-        self._socket.close()
+        self._open.close()
 
     def __enter__(self) -> RemoteSubscription:
         return self
@@ -245,6 +250,7 @@ class RemoteSubscription:
     def _again(self, deadline: float | None) -> None:
         """Open a connection that broke, for as long as there is time."""
         pause = 0.1
+        self._open.close()
         while True:
             with contextlib.suppress(ConfigurationError):
                 self._socket = self._opened()

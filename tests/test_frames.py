@@ -13,7 +13,8 @@ import place
 from place.model.schema import Stream
 from place.runtime.spark.positions import Positions
 from place.server.frames import HEADER, MOST_CLASSES, OTHER, REST, Classes, Layer, Slots
-from place.server.map import key_places, roads_of
+from place.server.live import roads_of
+from place.server.map import key_places
 
 
 def stream_of(sql: str) -> Stream:

@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from place.cli import main
 from place.errors import ConfigurationError
-from place.operate.serve import is_loopback
 from place.server.app import make_app
+from place.server.settings import is_loopback
 from place.server.store import ServerStore
 from tests.harness.server import WAIT, Running, bearer, serving, wait_for
 

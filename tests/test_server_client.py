@@ -74,7 +74,7 @@ def test_what_is_wrong_is_said_as_in_a_session(client: Client) -> None:
     with pytest.raises(ReadingError, match="not a DOUBLE"):
         client.push("Cars", [(1, "far", 1, moment(1), "a")])
     with pytest.raises(ServerError, match="does not exist"):
-        client.subscribe("a/b?c")
+        client.subscribe("a?b#c")
     with pytest.raises(ConfigurationError, match="does not answer"):
         place.connect("http://127.0.0.1:1", token=None).sql("SHOW STREAMS")
     with pytest.raises(ConfigurationError, match="for a server"):

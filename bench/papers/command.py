@@ -149,7 +149,7 @@ def _everything(found: Found) -> list[dict[str, object]]:
             "setting": dict(record.setting),
             "counts": list(record.counts),
             "times": list(record.times),
-            "calibration_s": record.calibration_s,
+            "machine": dict(record.machine),
             "verdicts": [vars(verdict) for verdict in experiment.judge(record)],
         }
         for experiment, record in found

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -94,7 +95,7 @@ def _table(keys: object, xs: object, ys: object, times: object) -> pa.Table:
 
 def measure(size: Size, seed: int, watch: Watch) -> Record:
     """All rates: reading by reading, in batches of a second, and through the pipeline on Spark."""
-    calibration = calibrate()
+    calibrations = [calibrate()]
     counts: list[Row] = []
     times: list[Row] = []
     source = Source(size, seed)
@@ -108,13 +109,17 @@ def measure(size: Size, seed: int, watch: Watch) -> Record:
                 deltas, delays = run_local(coming, query, batch, root)
                 counts.append(_counts(how, query, rate, coming, deltas))
                 times.append(_times(how, query, rate, delays))
+        calibrations.append(calibrate())
+        if size.spark_rates:  # Spark starts, and its workers compile
+            for query in QUERIES:
+                run_spark(source.arrivals(1_000, 1_000), query, root / f"{query}-warm")
         for rate in watch.each(size.spark_rates, "delay on Spark"):
             coming = source.arrivals(rate, max(1, round(rate * size.spark_seconds)))
             for query in QUERIES:
-                deltas, delays = run_spark(coming, query, root / f"{query}-{rate}")
-                expected = count_local(coming, query, root)
-                if deltas != expected:
-                    raise InternalError(f"Spark found {deltas} deltas, this process {expected}")
+                total, delays = run_spark(coming, query, root / f"{query}-{rate}")
+                first, deltas = count_local(coming, query, root)
+                if total != first + deltas:
+                    raise InternalError(f"Spark found {total} deltas, not {first} + {deltas}")
                 counts.append(_counts("spark", query, rate, coming, deltas))
                 times.append(_times("spark", query, rate, delays))
     setting = {
@@ -127,9 +132,12 @@ def measure(size: Size, seed: int, watch: Watch) -> Record:
         "spark_seconds": size.spark_seconds,
         "batch": BATCH,
     }
-    return Record(
-        setting, counts, times, round(min(calibration, calibrate()), 3), os.cpu_count() or 1
-    )
+    machine = {
+        "cores": os.cpu_count() or 1,
+        "calibration_s": round(median([*calibrations, calibrate()]), 3),
+        "load": round(os.getloadavg()[0], 1),
+    }
+    return Record(setting, counts, times, machine)
 
 
 def _counts(how: str, query: str, rate: int, coming: Arrivals, deltas: int) -> Row:
@@ -209,14 +217,15 @@ def run_local(
     return deltas, delays
 
 
-def count_local(coming: Arrivals, query: str, root: Path) -> int:
-    """The deltas of the same readings, all at once; with those of the first answers."""
+def count_local(coming: Arrivals, query: str, root: Path) -> tuple[int, int]:
+    """The deltas of the first answers, and those of the same readings, all at once."""
     with connect() as session:
         open_session(session, coming, query, "", root)
         runtime = cast(LocalRuntime, session.runtime)
         last = Advance(START + round(float(coming.seconds[-1] + 1) * SECOND), "Objects")
-        told: list[Segment | Advance] = [_segment(coming.first), _segment(coming.table), last]
-        return sum(map(len, runtime.take(told)))
+        first = runtime.take([_segment(coming.first), Advance(START, "Objects")])
+        changes = runtime.take([_segment(coming.table), last])
+        return sum(map(len, first)), sum(map(len, changes))
 
 
 def _waiting(

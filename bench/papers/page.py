@@ -26,7 +26,8 @@ come from our [generator](../generator.md), which follows the one that the paper
 of our own; theirs is Greater Lafayette, Indiana. Counts depend on the size and the seed only: the \
 same seed writes the same `.json` files, byte by byte. Times are in files of their own and mean \
 something only beside the calibration, the seconds that this machine needed just then to sort five \
-million numbers (0.28 when it is quiet).
+million numbers (0.28 when it is quiet), and the load: how many tasks wanted a core meanwhile, \
+those of others included.
 """
 
 LEFT_OUT = """\
@@ -55,8 +56,8 @@ def _summary(found: Found) -> str:
         verdicts = experiment.judge(record)
         agreed = sum(verdict.agrees for verdict in verdicts)
         link = f"[{experiment.title}](#{_anchor(experiment.title)})"
-        axes = "; ".join(f"{panel.y} by {panel.x}" for panel in experiment.panels(record))
-        rows.append((experiment.figures, link, axes, f"{agreed} of {len(verdicts)}"))
+        axes = dict.fromkeys(f"{panel.y} by {panel.x}" for panel in experiment.panels(record))
+        rows.append((experiment.figures, link, "; ".join(axes), f"{agreed} of {len(verdicts)}"))
     heads = ("figures", "experiment", "what it shows", "statements that agree")
     different = [
         f"- {verdict.stated[0].upper()}{verdict.stated[1:]} ({verdict.where}): {verdict.found}."
@@ -92,7 +93,9 @@ def _size(record: Record) -> str:
     seed = f", seed {record.setting['seed']}" if "seed" in record.setting else ""
     machine = ""
     if record.times:
-        machine = f", {record.cores} cores, calibration {record.calibration_s:.2f} s"
+        of = record.machine
+        machine = f", {of['cores']:g} cores, calibration {of['calibration_s']:.2f} s, load "
+        machine += f"{of['load']:.1f}"
     return f"Size: {record.setting['size']}{seed}{machine}"
 
 

@@ -157,7 +157,7 @@ def _judge_join(record: Record, rows: list[Row]) -> list[Verdict]:
             best >= ORDER,
         ),
         Verdict(
-            "because the join has so much less to look at",
+            "below a join, INSIDE saves so much because the join has less to look at",
             where,
             f"rows that come to the join fall by a factor of {min(looked):.0f} or more, up to "
             f"{max(looked):.0f}",
@@ -171,7 +171,7 @@ def _judge_choice(record: Record) -> Verdict:
     best = [min(int(r["inside_first"]), int(r["filters_first"])) for r in record.counts]
     loss = [int(r["chosen"]) / max(1, b) - 1 for r, b in zip(record.counts, best, strict=True)]
     return Verdict(
-        "a cost model would find the better pipeline (left to future work)",
+        "a cost model, left to future work, would choose the better pipeline",
         "PLACE 2005, section 8.2",
         f"our planner's choice has at most {max(loss):.1%} more rows than the better order, in "
         f"{sum(x <= 0 for x in loss)} of {len(loss)} cases none",

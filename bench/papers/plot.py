@@ -28,6 +28,8 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
 }
 WIDTH, HEIGHT, DOTS = 5.2, 3.8, 120
+MANY = 4
+"""Entries of a legend that find room among the lines; more stand below."""
 
 
 def check_library() -> None:
@@ -87,8 +89,13 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter("{x:,g}")
-    axes.legend(fontsize=8, frameon=False)
+    axes.yaxis.set_major_formatter("{x:,.10g}")
+    entries = len(panel.lines) + len(panel.marks)
+    if entries > MANY:
+        below = (0.5, -0.16)
+        axes.legend(loc="upper center", bbox_to_anchor=below, ncols=2, fontsize=8, frameon=False)
+    elif entries > 1:
+        axes.legend(fontsize=8, frameon=False)
 
 
 def _tick_at_points(axes: Axes, panel: Panel) -> None:

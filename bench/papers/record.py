@@ -24,13 +24,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Record:
-    """What was set, what was counted, and what took how long beside the machine's calibration."""
+    """What was set, what was counted, and what took how long on a machine that was how fast.
+
+    `machine` has its cores, calibration_s, and the load that all its users made meanwhile.
+    """
 
     setting: Mapping[str, Any]
     counts: Sequence[Row]
     times: Sequence[Row] = ()
-    calibration_s: float = 0.0
-    cores: int = 0
+    machine: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,7 @@ def write_record(directory: Path, name: str, record: Record) -> None:
     counts = {"setting": dict(record.setting), "counts": list(record.counts)}
     (directory / f"{name}.json").write_text(_lines(counts), "utf-8")
     if record.times:
-        machine = {"calibration_s": record.calibration_s, "cores": record.cores}
-        times = {**machine, "times": list(record.times)}
+        times = {"machine": dict(record.machine), "times": list(record.times)}
         (directory / f"{name}.times.json").write_text(_lines(times), "utf-8")
 
 
@@ -122,8 +123,7 @@ def read_record(directory: Path, name: str) -> Record | None:
         if not timed.exists():
             return Record(counts["setting"], counts["counts"])
         times = json.loads(timed.read_text("utf-8"))
-        machine = times["calibration_s"], times["cores"]
-        return Record(counts["setting"], counts["counts"], times["times"], *machine)
+        return Record(counts["setting"], counts["counts"], times["times"], times["machine"])
     except (ValueError, LookupError, TypeError) as error:
         raise ConfigurationError(
             f"{counted} is no record of an experiment",

@@ -22,6 +22,8 @@ from place.runtime.local import LocalRuntime
 from place.session import Session
 from place.sim import Report
 
+MOST = 0.5
+"""What has at least this part is the reason."""
 AREAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -116,6 +118,12 @@ def _back(row: Row) -> int:
     return int(row["positive"]) - int(row["ever_inside"])
 
 
+def _by_movement(record: Record, row: Row) -> float:
+    """The part of what is above the correct selectivity that is leaving and coming back."""
+    above = _deltas(row) - float(row["area"]) * int(record.setting["objects"])
+    return (int(row["negative"]) + _back(row)) / above if above > 0 else 0.0
+
+
 def _actual(record: Record, row: Row) -> float:
     return _deltas(row) / max(1, int(record.setting["objects"]))
 
@@ -158,8 +166,7 @@ def judge(record: Record) -> list[Verdict]:
     parts = [row for row in record.counts if float(row["area"]) < 1.0]
     higher = [row for row in parts if _actual(record, row) > float(row["area"])]
     ratios = [_actual(record, row) / float(row["area"]) for row in parts]
-    back = [_back(row) for row in parts]
-    left = [int(row["negative"]) for row in parts]
+    moved = [_by_movement(record, row) for row in parts]
     falls = sum(_deltas(a) > _deltas(b) for a, b in pairwise(record.counts))
     most = max(record.counts, key=_deltas)
     whole = record.counts[-1]
@@ -173,12 +180,13 @@ def judge(record: Record) -> list[Verdict]:
             len(higher) == len(parts),
         ),
         Verdict(
-            "because objects go out and in again",
+            "the actual selectivity is higher because objects go out and in again",
             where,
-            f"{min(back):,} to {max(back):,} times an object comes back, and "
-            f"{min(left):,} to {max(left):,} times one leaves",
-            "some come back at every area below 100%",
-            min(back) > 0,
+            f"leaving and coming back makes {min(moved):.0%} to {max(moved):.0%} of what is above "
+            "the correct selectivity; the rest is that more objects are ever inside than the area "
+            "says",
+            f"{MOST:.0%} at least at every area below 100%",
+            min(moved) >= MOST,
         ),
         Verdict(
             "a query with a smaller area may output more than one with a larger",

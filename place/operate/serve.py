@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ipaddress
 import logging
 import signal
 import socket
@@ -25,7 +24,7 @@ from place.operate.options import (
 )
 from place.operate.run import IdleClock
 from place.runtime.tables import TableLoader
-from place.server.settings import MIB, Settings
+from place.server.settings import MIB, Settings, is_loopback
 from place.server.store import ServerStore
 from place.session import Session, connect
 
@@ -153,19 +152,6 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         most_waiting_readings=arguments.max_waiting,
         private_webhooks=arguments.private_webhooks,
     )
-
-
-def is_loopback(host: str) -> bool:
-    """
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _check_door(home: Path, settings: Settings) -> None:

@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, WebSocket
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from place.server.errors import Refused, error_body, reply
+from place.server.errors import Refused, error_body, reply, too_large
+from place.server.settings import is_loopback
 from place.server.store import LOCAL, Role
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 COOKIE = "place_token"
 SUBPROTOCOL, OFFERED = "place", "place.token."
 """What a WebSocket speaks, and how a browser offers a token beside it."""
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,11 @@ class Gate:
                     headers.setdefault(name, value)
             await send(message)
 
-        reason = self._reason(Headers(scope=scope), scope)
+        headers = Headers(scope=scope)
+        reason = self._reason(headers, scope)
         if reason is None:
+            if scope["type"] == "http" and not scope["path"].endswith("/readings"):
+                receive = self._limited(headers, receive)
             await self._app(scope, receive, send_strictly)
             return
         refusal = reply(403, error_body("cross_origin", reason))
@@ -149,9 +152,26 @@ class Gate:
         else:
             await refusal(scope, receive, send_strictly)
 
+    def _limited(self, headers: Headers, receive: Receive) -> Receive:
+        """What is received, unless it is more than any statement may have. Readings have a limit
+        of their own."""
+        limit = 4 * self._server.settings.largest_statement
+        length = headers.get("content-length", "")
+        size = int(length) if length.isdecimal() and len(length) < 20 else 0
+
+        async def limited() -> Message:
+            nonlocal size
+            message = await receive() if size <= limit else {"type": "http.request"}
+            size += len(message.get("body", b"")) if not length else 0
+            if size > limit:
+                raise HTTPException(413, too_large(limit).message)
+            return message
+
+        return limited
+
     def _reason(self, headers: Headers, scope: Scope) -> str | None:
         host = headers.get("host", "")
-        if self._server.is_open() and _name_of(host) not in LOOPBACK:
+        if self._server.is_open() and not is_loopback(_name_of(host)):
             return f"this server is asked as {host!r}, but without tokens it serves localhost only"
         origin = headers.get("origin")
         if origin is None or origin in self._server.settings.cors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.resources
 import importlib.util
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -81,7 +82,16 @@ def _add_page(app: FastAPI) -> None:
         headers = {"Cache-Control": "public, max-age=86400"}
         return FileResponse(file, media_type=VENDOR[name], headers=headers)
 
-    app.mount("/static", StaticFiles(directory=web), name="static")
+    app.mount("/static", Parts(directory=web), name="static")
+
+
+class Parts(StaticFiles):
+    """The files of the page, and no others of its directory."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        if Path(path).suffix not in (".html", ".js", ".css", ".svg"):
+            return "", None
+        return super().lookup_path(path)
 
 
 def vendored(name: str) -> Path | None:

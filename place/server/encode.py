@@ -7,12 +7,13 @@ is, so that whoever resumes after any of them misses nothing and gets nothing tw
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -141,15 +142,15 @@ def encode_tick(
     storage: Storage,
     tick: int,
     files: Iterable[str],
-    names: Container[str],
+    names: Collection[str],
     tally: Tally | None = None,
 ) -> dict[str, Encoded]:
     """The deltas of a tick, of queries of these names."""
     found: dict[str, Encoded] = {}
     start = 0
     for file in files:
-        for piece in read_outbox(storage, file):
-            wanted = np.fromiter((name in names for name in piece.names), np.bool_)
+        for piece in _pieces(storage, file):
+            wanted = _wanted(piece.names, names)
             if tally is not None or wanted.any():
                 codes = piece.codes.to_numpy()
                 if tally is not None:
@@ -159,6 +160,23 @@ def encode_tick(
                 if len(chosen):
                     _encode(found, piece, tick, start, codes, chosen)
             start += piece.table.num_rows
+    return found
+
+
+@lru_cache(maxsize=16)
+def _pieces(storage: Storage, file: str) -> list[Piece]:
+    """The deltas of a file; those who resume together read the same ones."""
+    return read_outbox(storage, file)
+
+
+def _wanted(names: Sequence[str], chosen: Collection[str]) -> NDArray[np.bool_]:
+    """Which of the names are among the chosen."""
+    if len(chosen) > 4:
+        return np.fromiter((name in chosen for name in names), np.bool_)
+    found = np.zeros(len(names), np.bool_)
+    for name in chosen:
+        with contextlib.suppress(ValueError):
+            found[names.index(name)] = True
     return found
 
 

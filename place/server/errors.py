@@ -44,6 +44,23 @@ def not_found(what: str, name: str) -> Refused:
     return Refused(404, f"unknown_{what}", f'{what} "{name}" does not exist')
 
 
+def too_large(limit: int) -> Refused:
+    return Refused(
+        413, "too_large", f"the body is larger than {limit:,} bytes", hint="send it in parts"
+    )
+
+
+def busy(reason: str, seconds: int) -> Refused:
+    """Later, please."""
+    return Refused(
+        429,
+        "busy",
+        reason,
+        hint=f"try again in {seconds} s",
+        headers={"Retry-After": str(seconds)},
+    )
+
+
 def error_body(
     code: str,
     message: str,
@@ -95,7 +112,8 @@ def add_handlers(app: FastAPI) -> None:
 
     async def http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_").replace("-", "_")
+        phrase = HTTPStatus(error.status_code).phrase.lower()
+        code = "too_large" if error.status_code == 413 else re.sub(r"\W", "_", phrase)
         return reply(error.status_code, error_body(code, str(error.detail)), error.headers)
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:

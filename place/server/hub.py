@@ -37,7 +37,7 @@ from place.server.encode import (
     row_texts,
     whole_answer,
 )
-from place.server.errors import not_found
+from place.server.errors import Refused, busy, not_found
 from place.server.store import Id
 from place.server.subscriber import Subscriber
 
@@ -103,9 +103,10 @@ _Item = Manifest | _Wish | _Change | _Leave | None
 class Hub:
     """Who is told what. `start` and the coroutines belong to the event loop."""
 
-    def __init__(self, runtime: SparkRuntime, limit: int) -> None:
+    def __init__(self, runtime: SparkRuntime, limit: int, most: int) -> None:
         self._runtime = runtime
         self._limit = limit
+        self._most = most
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._watches: dict[str, Watch] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
@@ -148,6 +149,8 @@ class Hub:
 
     async def join(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
         """Subscribe: first the answer, or all deltas after an id; then every tick's."""
+        if len(self._all) >= self._most:
+            raise busy("there are too many subscriptions", 10)
         subscriber = Subscriber(who, query.name, self._limit)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._all.add(subscriber)
@@ -204,6 +207,7 @@ class Hub:
             wishes: list[_Wish] = []
             for item in items:
                 if item is None:
+                    self._leave(wishes)
                     return
                 try:
                     self._handle(item, wishes)
@@ -213,6 +217,15 @@ class Hub:
             self._fulfil([wish for wish in wishes if not wish.future.done()])
             if self._wants_sizes and time.monotonic() > self._asked + PAUSE:
                 self._ask_sizes()
+
+    def _leave(self, wishes: list[_Wish]) -> None:
+        """Nobody waits for what does not come any more."""
+        while not self._items.empty():
+            item = self._items.get()
+            if isinstance(item, _Wish):
+                wishes.append(item)
+        for wish in wishes:
+            self._settle(wish, Refused(503, "stopping", "the server stops"))
 
     def _take(self) -> list[_Item]:
         """All that waits, or nothing after a while."""

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from place.engine.worker import Segment
+from place.errors import ConfigurationError
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.time import parse_timestamp
@@ -24,7 +25,7 @@ from place.runtime.intake.files import check_json
 from place.runtime.intake.json_file import Item, ObjectReader, as_object
 from place.runtime.intake.lines import blocks_of
 from place.server.access import Sender, server_of
-from place.server.errors import Refused, not_found
+from place.server.errors import Refused, busy, not_found, too_large
 from place.server.state import Server
 
 router = APIRouter()
@@ -160,23 +161,6 @@ async def received(server: Server, request: Request) -> bytes:
     return b"".join(pieces)
 
 
-def too_large(limit: int) -> Refused:
-    return Refused(
-        413, "too_large", f"the body is larger than {limit:,} bytes", hint="send it in parts"
-    )
-
-
-def busy(reason: str, seconds: int) -> Refused:
-    """Later, please."""
-    return Refused(
-        429,
-        "busy",
-        reason,
-        hint=f"try again in {seconds} s",
-        headers={"Retry-After": str(seconds)},
-    )
-
-
 def check_pressure(server: Server) -> None:
     """Raise if so much waits for a tick that no more should be accepted."""
     readings, size = server.runtime.waiting()
@@ -255,7 +239,12 @@ def accept(server: Server, stream: Stream, media: str, body: bytes, moment: int 
     if moment is not None:
         _accept_until(server, stream, routed.segment, moment)
     elif count:
-        server.runtime.accept(stream, routed.segment)
+        try:
+            server.runtime.accept(stream, routed.segment)
+        except ConfigurationError:
+            if stream not in server.session.catalog.streams.values():  # dropped meanwhile
+                raise not_found("stream", stream.name) from None
+            raise
     return _taken(count, routed)
 
 

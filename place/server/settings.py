@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ class Settings:
     """Of readings that were accepted and that no tick has taken."""
     backlog: int = 4 * MIB
     """Of deltas that may wait for one subscriber."""
+    most_subscribers: int = 10_000
     private_webhooks: bool = False
     """May clients name addresses of private networks?"""
 
@@ -36,3 +38,17 @@ class Settings:
             return None
         parts = urlsplit(self.basemap.removeprefix("pmtiles://"))
         return f"{parts.scheme}://{parts.netloc}"
+
+
+def is_loopback(host: str) -> bool:
+    """Is this a name that only this machine has for itself?
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -45,7 +45,7 @@ class Server:
         self.settings = settings
         self.began = time.time()
         self.store = ServerStore(home)
-        self.hub = Hub(self.runtime, settings.backlog)
+        self.hub = Hub(self.runtime, settings.backlog, settings.most_subscribers)
         self.webhooks = Webhooks(self)
         self.pump = Pump(self.runtime, look)
         self.receiving = 0

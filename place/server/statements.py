@@ -15,6 +15,7 @@ from place.plan.catalog import fold
 from place.server.access import Who
 from place.server.errors import Refused, not_found
 from place.session import Result, counted, masked
+from place.sim.recipe import Recipe, is_file
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
@@ -222,25 +223,43 @@ def _queries(server: Server, who: Who) -> Result:
 
 
 def confined(sql: str, statement: s.CreateStream | s.CreateSink, data: Path) -> str:
-    """A statement whose directory, if it names one, is within the data directory, and whole."""
-    spec = statement.source if isinstance(statement, s.CreateStream) else statement.target
-    if spec is None or spec.argument is None or not isinstance(spec.argument.value, str):
+    """A statement in which every path is whole, and within the data directory."""
+    paths = []
+    for literal in _paths(statement):
+        path = within(data, str(literal.value))
+        if path is None:
+            raise StatementError(
+                f"'{literal.value}' is outside the data directory",
+                line=literal.at.line,
+                column=literal.at.column,
+                hint="name a path relative to the server's --data",
+            )
+        paths.append(path)
+    if not paths:
         return sql
-    path = within(data, spec.argument.value)
-    if path is None:
-        place = spec.argument.at
-        raise StatementError(
-            f"'{spec.argument.value}' is outside the data directory",
-            line=place.line,
-            column=place.column,
-            hint="name a directory relative to the server's --data",
-        )
     own = parse_one(sql)
     assert isinstance(own, s.CreateStream | s.CreateSink)
-    inner = own.source if isinstance(own, s.CreateStream) else own.target
-    assert inner is not None
-    assert inner.argument is not None
-    return _with_literal(sql, inner.argument, str(path))
+    for literal, path in reversed(list(zip(_paths(own), paths, strict=True))):
+        sql = _with_literal(sql, literal, str(path))
+    return sql
+
+
+def _paths(statement: s.CreateStream | s.CreateSink) -> list[s.Literal]:
+    """The paths that a statement names, in the order in which it does."""
+    spec = statement.source if isinstance(statement, s.CreateStream) else statement.target
+    if spec is None:
+        return []
+    if spec.kind.text.upper() != "GENERATOR":
+        found = [spec.argument] if spec.argument is not None else []
+        return [literal for literal in found if isinstance(literal.value, str)]
+    options = {option.name.text.casefold(): option.value for option in spec.options}
+    recipe = Recipe.of({name: literal.value for name, literal in options.items()})
+    named = [options[name] for name in ("city", "edges") if name in options]
+    files = named if recipe.edges is not None or is_file(str(recipe.city)) else []
+    return sorted(
+        (literal for literal in files if isinstance(literal.value, str)),
+        key=lambda literal: (literal.at.line, literal.at.column),
+    )
 
 
 def within(data: Path, path: str) -> Path | None:

@@ -69,7 +69,6 @@ class Webhooks:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        self._loop = asyncio.get_running_loop()
         queries = self._server.session.catalog.queries
         self._server.hub.on_tick.append(self._wake)
         async with httpx.AsyncClient(timeout=PATIENCE, follow_redirects=False) as client:
@@ -78,6 +77,7 @@ class Webhooks:
                 if fold(webhook.query) not in queries and webhook.until is None:
                     webhook = replace(webhook, until=self._server.hub.tick)
                 self._begin(webhook)
+            self._loop = asyncio.get_running_loop()
             try:
                 await asyncio.Event().wait()
             finally:

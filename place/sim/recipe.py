@@ -53,16 +53,11 @@ class Recipe:
         """The time of a step, in microseconds."""
         return parse_timestamp(self.start) + round(step * self.period * 1e6)
 
-    @property
-    def is_file(self) -> bool:
-        """Is the city read from files?"""
-        return self.edges is not None or Path(self.city).suffix.casefold() in (".geojson", ".json")
-
     def make_city(self, space: Space = Space.PLANAR) -> City:
         """The city, in the coordinates of a space."""
         if self.edges is not None:
             return read_brinkhoff(self.city, self.edges, metres=self.metres)
-        if self.is_file:
+        if is_file(self.city):
             return read_geojson(self.city, space=space, metres=self.metres)
         city = make_city(self.city, nodes=self.nodes, metres=self.metres)
         if space is Space.PLANAR:
@@ -86,6 +81,11 @@ class Recipe:
             crowding=self.crowding,
             roam=self.roam,
         )
+
+
+def is_file(city: str) -> bool:
+    """Is a city read from a file of lines? Any other name is that of one that is grown."""
+    return Path(city).suffix.casefold() in (".geojson", ".json")
 
 
 def _placed(city: City, centre: str, metres: float) -> City:

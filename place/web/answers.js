@@ -15,7 +15,7 @@ export class AnswerList {
     Object.assign(this, { query, colour, onLost });
     this.rows = new Map();
     this.after = null;
-    this.body = make("ul", { class: "rows", "aria-live": "off", "aria-label": `Answer of ${query.name}` });
+    this.body = make("ul", { class: "rows", "aria-label": `Answer of ${query.name}` });
     this.size = make("b", { class: "size" }, "…");
     this.state = make("p", { class: "quiet state", role: "status" }, "Asking for the answer…");
     this.element = make("article", { class: "mine-query", colour, "data-query": query.name },
@@ -99,10 +99,11 @@ export class AnswerList {
   }
 
   show() {
-    const sorted = [...this.rows.entries()].sort((a, b) => compare(a[0], b[0])).slice(0, MOST_SHOWN);
+    const sorted = [...this.rows.entries()].sort((a, b) => compare(a[0], b[0]));
     let before = null;
-    for (const [key, held] of sorted.reverse()) {
-      held.item ??= make("li", { "data-row": key, class: "entering" }, held.row.map(showValue).join("  ·  "));
+    for (const [key, held] of sorted.slice(0, MOST_SHOWN).reverse()) {
+      held.item ??= make("li", { "data-row": key, class: "entering" },
+        held.row.map(showValue).join("  ·  "));
       if (!held.item.isConnected) this.body.insertBefore(held.item, before);
       before = held.item;
     }

@@ -143,7 +143,8 @@ async function inspect(found) {
   const object = await live.identify(found.track.stream.index, found.slot);
   if (!object) return;
   card.replaceChildren(
-    make("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => (card.hidden = true) }, "×"),
+    make("button", { type: "button", class: "close", "aria-label": "Close",
+      onclick: () => (card.hidden = true) }, "×"),
     make("h3", {}, `${found.track.stream.name} ${object.key}`),
     make("dl", {}, ...Object.entries(object.row).flatMap(([name, value]) =>
       [make("dt", {}, name), make("dd", {}, showValue(value))])));

@@ -4,30 +4,36 @@ import { registerPmtiles } from "./pmtiles.js";
 
 const LINES = 10;
 const COLOURS = {
-  light: { ground: "#f4f6f8", grid: "#dfe5ea", road: "#c3ccd6", major: "#a9b5c2", water: "#cfe3ee" },
-  dark: { ground: "#12181f", grid: "#1f2933", road: "#2c3845", major: "#3e4d5c", water: "#17303f" },
+  light: {
+    ground: "#f4f6f8", grid: "#dfe5ea", road: "#c3ccd6", major: "#a9b5c2", water: "#cfe3ee",
+  },
+  dark: {
+    ground: "#12181f", grid: "#1f2933", road: "#2c3845", major: "#3e4d5c", water: "#17303f",
+  },
 };
 const WIDTHS = [3, 2.6, 2.2, 1.7, 1.3, 0.9, 0.7];
 
 const empty = { type: "FeatureCollection", features: [] };
 
 export function emptyStyle() {
-  const source = { type: "geojson", data: empty };
+  const source = () => ({ type: "geojson", data: empty });
+  const ifStrong = (yes, no) => ["case", ["get", "strong"], yes, no];
+  const width = (times) => ["*", times, ["get", "width"]];
   return {
     version: 8,
-    sources: { grid: { ...source }, roads: { ...source }, regions: { ...source }, drawing: { ...source } },
+    sources: { grid: source(), roads: source(), regions: source(), drawing: source() },
     layers: [
       { id: "ground", type: "background" },
       { id: "grid", type: "line", source: "grid", paint: { "line-width": 1 } },
       { id: "roads", type: "line", source: "roads",
         layout: { "line-cap": "round", "line-join": "round" },
         paint: { "line-width": ["interpolate", ["exponential", 1.5], ["zoom"],
-          6, ["*", 0.35, ["get", "width"]], 9, ["get", "width"], 14, ["*", 6, ["get", "width"]]] } },
+          6, width(0.35), 9, width(1), 14, width(6)] } },
       { id: "regions-fill", type: "fill", source: "regions",
-        paint: { "fill-color": ["get", "colour"], "fill-opacity": ["case", ["get", "strong"], 0.2, 0.07] } },
+        paint: { "fill-color": ["get", "colour"], "fill-opacity": ifStrong(0.2, 0.07) } },
       { id: "regions-line", type: "line", source: "regions",
-        paint: { "line-color": ["get", "colour"], "line-width": ["case", ["get", "strong"], 2.6, 1.3],
-          "line-opacity": ["case", ["get", "strong"], 1, 0.75] } },
+        paint: { "line-color": ["get", "colour"], "line-width": ifStrong(2.6, 1.3),
+          "line-opacity": ifStrong(1, 0.75) } },
       { id: "drawing-fill", type: "fill", source: "drawing", filter: ["==", "$type", "Polygon"],
         paint: { "fill-color": "#e03168", "fill-opacity": 0.14 } },
       { id: "drawing-line", type: "line", source: "drawing",
@@ -43,12 +49,15 @@ export function paintBasemap(map, isDark) {
   const colours = COLOURS[isDark ? "dark" : "light"];
   map.setPaintProperty("ground", "background-color", colours.ground);
   map.setPaintProperty("grid", "line-color", colours.grid);
-  map.setPaintProperty("roads", "line-color", ["case", ["<=", ["get", "class"], 2], colours.major, colours.road]);
+  const isMajor = ["<=", ["get", "class"], 2];
+  map.setPaintProperty("roads", "line-color", ["case", isMajor, colours.major, colours.road]);
   for (const [id, property, colour] of [["base-water", "fill-color", colours.water],
     ["base-roads", "line-color", colours.road]]) {
     if (map.getLayer(id)) map.setPaintProperty(id, property, colour);
   }
-  if (map.getLayer("base-tiles")) map.setPaintProperty("base-tiles", "raster-brightness-max", isDark ? 0.55 : 1);
+  if (map.getLayer("base-tiles")) {
+    map.setPaintProperty("base-tiles", "raster-brightness-max", isDark ? 0.55 : 1);
+  }
 }
 
 export function showGrid(map, world) {
@@ -64,16 +73,18 @@ function gridOf(world) {
     lines.push([world.toLngLat(x, y1), world.toLngLat(x, y2)]);
     lines.push([world.toLngLat(x1, y), world.toLngLat(x2, y)]);
   }
-  return { type: "Feature", properties: {}, geometry: { type: "MultiLineString", coordinates: lines } };
+  const geometry = { type: "MultiLineString", coordinates: lines };
+  return { type: "Feature", properties: {}, geometry };
 }
 
 // Roads come in the coordinates of their stream.
 export function showRoads(map, world, networks) {
-  const features = networks.flatMap((network) => network.features).map(({ properties, geometry }) => ({
+  const onMap = (line) => line.map(([x, y]) => world.toLngLat(x, y));
+  const roads = networks.flatMap((network) => network.features);
+  const features = roads.map(({ properties, geometry }) => ({
     type: "Feature",
     properties: { class: properties.class, width: WIDTHS[properties.class] ?? 1 },
-    geometry: { ...geometry, coordinates: geometry.coordinates.map(
-      (line) => line.map(([x, y]) => world.toLngLat(x, y))) },
+    geometry: { ...geometry, coordinates: geometry.coordinates.map(onMap) },
   }));
   map.getSource("roads").setData({ type: "FeatureCollection", features });
 }
@@ -81,7 +92,8 @@ export function showRoads(map, world, networks) {
 // A base map is an address with {z}/{x}/{y}, or a PMTiles archive of pictures or of vectors.
 export async function showBasemap(map, url) {
   if (map.getSource("base") || !url) return;
-  const archive = /\.pmtiles(\?|$)/.test(url) ? await registerPmtiles(url) : null;
+  const isArchive = url.startsWith("pmtiles://") || /\.pmtiles(\?|$)/.test(url);
+  const archive = isArchive ? await registerPmtiles(url.replace("pmtiles://", "")) : null;
   const isVector = archive?.isVector ?? false;
   const tiles = [archive ? archive.template : url];
   map.addSource("base", isVector

@@ -73,7 +73,8 @@ export class Chart {
     pen.stroke();
     pen.fillText(this.format(top), 0, 9);
     const { span } = this;
-    pen.fillText(span < 120 ? `−${Math.round(span)} s` : `−${Math.round(span / 60)} min`, 0, height - 1);
+    const since = span < 120 ? `−${Math.round(span)} s` : `−${Math.round(span / 60)} min`;
+    pen.fillText(since, 0, height - 1);
     pen.textAlign = "right";
     pen.fillText("now", width, height - 1);
   }

@@ -3,6 +3,7 @@
 
 import { Pen } from "./draw.js";
 import { make } from "./dom.js";
+import { choices, cornersField, numberField } from "./fields.js";
 import { freeName, writeSql } from "./sql.js";
 
 const SHAPES = ["rectangle", "circle", "polygon"];
@@ -13,13 +14,14 @@ const HINTS = {
   point: "Click the place on the map.",
   object: "Click the object to follow.",
 };
+const BLANK = { numbers: [], corners: [] };
 
 export class Composer {
   constructor(form, live, scene, say, onSubmit) {
     Object.assign(this, { form, live, scene, say, onSubmit });
     this.spec = {
-      kind: "range", moving: false, shape: "rectangle", k: 3, focal: "", numbers: [], corners: [],
-      classes: [], where: "", name: "", columns: [], stream: null,
+      kind: "range", moving: false, shape: "rectangle", k: 3, focal: "", classes: [], where: "",
+      name: "", columns: [], stream: null, ...BLANK,
     };
     this.isEdited = false;
     this.isNamed = false;
@@ -39,40 +41,33 @@ export class Composer {
   }
 
   build() {
-    const choices = (name, values, label) => make("fieldset", { class: "choices" },
-      make("legend", {}, label), ...values.map(([value, text]) => make("label", {},
-        make("input", { type: "radio", name, value, onchange: () => this.chosen(name, value),
-          checked: String(this.spec[name]) === value }), text)));
-    this.stream = make("select", { id: "stream", onchange: () => this.setStream(this.stream.value) });
+    const pick = (name, values, label) =>
+      choices(name, values, label, String(this.spec[name]), (value) => this.chosen(name, value));
+    const button = (id, text, onclick) => make("button", { type: "button", id, onclick }, text);
+    this.stream = make("select", { id: "stream",
+      onchange: () => this.setStream(this.stream.value) });
+    this.shapes = pick("shape", SHAPES.map((shape) => [shape, shape]), "Shape");
     this.fields = make("div", { class: "fields" });
-    this.shapes = choices("shape", SHAPES.map((shape) => [shape, shape]), "Shape");
-    this.draw = make("button", { type: "button", id: "draw", onclick: () => this.startDrawing() }, "Draw");
-    this.pick = make("button", { type: "button", id: "pick", onclick: () => this.start("object") }, "Pick on the map");
+    this.draw = button("draw", "Draw", () => this.startDrawing());
+    this.pick = button("pick", "Pick on the map", () => this.start("object"));
     this.classes = make("div", { class: "classes" });
     this.where = make("input", { id: "where", placeholder: "speed > 20", spellcheck: "false",
       oninput: () => this.edit({ where: this.where.value.trim() }) });
-    this.name = make("input", { id: "name", required: true, spellcheck: "false", oninput: () => {
-      this.isNamed = this.name.value.trim() !== "";
-      this.edit({ name: this.name.value.trim() });
-    } });
-    this.sql = make("textarea", { id: "sql", rows: 5, spellcheck: "false", "aria-describedby": "sql-state",
-      oninput: () => {
-        this.isEdited = true;
-        this.showSql();
-      } });
+    this.name = make("input", { id: "name", required: true, spellcheck: "false",
+      oninput: () => this.rename(this.name.value.trim()) });
+    this.sql = make("textarea", { id: "sql", rows: 5, spellcheck: "false",
+      "aria-describedby": "sql-state", oninput: () => this.setEdited(true) });
     this.state = make("p", { id: "sql-state", class: "quiet", role: "status" });
     this.error = make("p", { id: "sql-error", class: "error", role: "alert", hidden: true });
-    this.reset = make("button", { type: "button", class: "plain", hidden: true, onclick: () => {
-      this.isEdited = false;
-      this.showSql();
-    } }, "Write it from the form again");
-    this.register = make("button", { type: "submit", class: "primary", id: "register" }, "Register");
+    this.reset = button("reset", "Write it from the form again", () => this.setEdited(false));
+    this.register = make("button", { type: "submit", class: "primary", id: "register" },
+      "Register");
     this.form.replaceChildren(
       make("h2", {}, "New query"),
       make("label", { class: "row stream" }, "Stream", this.stream),
       make("div", { class: "pair" },
-        choices("kind", [["range", "Range"], ["knn", "Nearest"]], "Ask for"),
-        choices("moving", [["false", "a place"], ["true", "an object"]], "Around")),
+        pick("kind", [["range", "Range"], ["knn", "Nearest"]], "Ask for"),
+        pick("moving", [["false", "a place"], ["true", "an object"]], "Around")),
       this.shapes, this.fields, this.classes,
       make("label", { class: "row" }, "Where", this.where),
       make("label", { class: "row" }, "Name", this.name),
@@ -80,9 +75,12 @@ export class Composer {
       this.state, this.reset, this.error, this.register);
   }
 
+  // What is chosen
+
   setStreams() {
     const streams = this.live.drawnTracks().map((track) => track.stream);
-    this.stream.replaceChildren(...streams.map(({ name }) => make("option", { value: name }, name)));
+    const options = streams.map(({ name }) => make("option", { value: name }, name));
+    this.stream.replaceChildren(...options);
     this.stream.closest("label").hidden = streams.length < 2;
     const kept = streams.find(({ name }) => name === this.spec.stream?.name);
     this.setStream((kept ?? streams[0])?.name);
@@ -91,17 +89,16 @@ export class Composer {
   setStream(name) {
     const stream = this.live.streams.find((each) => each.name === name) ?? null;
     const columns = stream ? [stream.key_column, stream.class_column].filter(Boolean) : [];
-    if (this.spec.stream?.name !== name) Object.assign(this.spec, { numbers: [], corners: [], focal: "", classes: [] });
+    const isOther = this.spec.stream?.name !== name;
     if (name) this.stream.value = name;
-    this.edit({ stream, columns });
+    this.edit({ stream, columns, ...(isOther ? { ...BLANK, focal: "", classes: [] } : {}) });
     this.showFields();
     this.showClasses();
   }
 
   chosen(name, value) {
-    const change = { [name]: name === "moving" ? value === "true" : value };
-    if (name !== "shape" || value !== this.spec.shape) Object.assign(change, { numbers: [], corners: [] });
-    if (name === "moving" && change.moving && this.spec.shape === "polygon") change.shape = "rectangle";
+    const change = { ...BLANK, [name]: name === "moving" ? value === "true" : value };
+    if (change.moving && this.spec.shape === "polygon") change.shape = "rectangle";
     this.pen?.stop();
     this.edit(change);
     this.suggestSize();
@@ -111,14 +108,38 @@ export class Composer {
 
   // A moving region has a size and no place: begin with one that can be seen.
   suggestSize() {
-    const { spec, live } = this;
+    const { spec, live: { world } } = this;
     if (!spec.moving || spec.kind === "knn") return;
-    const { world } = live;
-    const whole = world.isPlanar ? world.size : world.distance(
-      [world.bounds[0], world.center[1]], [world.bounds[2], world.center[1]]);
+    const [west, , east] = world.bounds;
+    const whole = world.isPlanar ? world.size
+      : world.distance([west, world.center[1]], [east, world.center[1]]);
     const side = Number(world.formatLength(Number((whole / 10).toPrecision(1))));
     this.edit({ numbers: spec.shape === "circle" ? [side / 2] : [side, side] });
   }
+
+  rename(name) {
+    this.isNamed = name !== "";
+    this.edit({ name });
+  }
+
+  setEdited(isEdited) {
+    this.isEdited = isEdited;
+    this.showSql();
+  }
+
+  edit(change) {
+    Object.assign(this.spec, change);
+    if (!this.isNamed) {
+      const { moving, kind, shape } = this.spec;
+      const base = `${moving ? "moving_" : ""}${kind === "knn" ? "nearest" : shape}`;
+      this.spec.name = freeName(base, this.live.queries.keys());
+      this.name.value = this.spec.name;
+    }
+    this.showDrawing();
+    this.showSql();
+  }
+
+  // What is shown
 
   showFields() {
     const { spec } = this;
@@ -129,20 +150,25 @@ export class Composer {
       input.disabled = spec.moving && input.value === "polygon";
     }
     const fields = [];
-    if (isKnn) fields.push(this.number("k", "How many", spec.k, (k) => this.edit({ k: Math.max(1, Math.round(k) || 1) }), 1));
-    if (spec.moving) {
-      this.focal = make("input", { id: "focal", value: spec.focal, spellcheck: "false",
-        oninput: () => this.edit({ focal: this.focal.value.trim() }) });
-      fields.push(make("label", {}, "Key of the object", this.focal), this.pick);
+    if (isKnn) {
+      const take = (k) => this.edit({ k: Math.max(1, Math.round(k) || 1) });
+      fields.push(numberField("field-k", "How many", String(spec.k), take, 1));
     }
-    if (!isKnn && spec.shape === "polygon") fields.push(this.cornersField());
-    else this.labels().forEach((label, i) => fields.push(this.number(`n${i}`, label, spec.numbers[i],
-      (value) => this.edit({ numbers: Object.assign([...spec.numbers], { [i]: value }) }))));
+    if (spec.moving) fields.push(...this.focalFields());
+    if (!isKnn && spec.shape === "polygon") {
+      fields.push(cornersField(this.live.world, spec.corners, (corners) => this.edit({ corners })));
+    } else fields.push(...this.labels().map((label, i) => this.numberField(label, i)));
     if (!spec.moving) {
       this.draw.textContent = isKnn ? "Click the place on the map" : `Draw the ${spec.shape}`;
       fields.push(this.draw);
     }
     this.fields.replaceChildren(...fields);
+  }
+
+  focalFields() {
+    this.focal = make("input", { id: "focal", value: this.spec.focal, spellcheck: "false",
+      oninput: () => this.edit({ focal: this.focal.value.trim() }) });
+    return [make("label", {}, "Key of the object", this.focal), this.pick];
   }
 
   labels() {
@@ -154,47 +180,27 @@ export class Composer {
     return shape === "circle" ? [x, y, `radius${unit}`] : [`${x} 1`, `${y} 1`, `${x} 2`, `${y} 2`];
   }
 
-  number(id, label, value, take, step = "any") {
-    const input = make("input", { id: `field-${id}`, type: "number", step, inputmode: "decimal",
-      value: Number.isFinite(value) ? this.shown(id, value) : "",
-      oninput: () => take(input.value === "" ? NaN : Number(input.value)) });
-    return make("label", {}, label, input);
-  }
-
-  shown(id, value) {
-    const isLength = this.spec.kind === "range" && (this.spec.moving || (this.spec.shape === "circle" && id === "n2"));
-    if (id === "k") return String(value);
-    return isLength ? this.live.world.formatLength(value) : this.live.world.format(value);
-  }
-
-  cornersField() {
-    const { world } = this.live;
-    const text = this.spec.corners.map(([x, y]) => `${world.format(x)} ${world.format(y)}`).join(", ");
-    const input = make("input", { id: "corners", value: text, placeholder: "x y, x y, x y", oninput: () => {
-      const corners = input.value.split(",").map((pair) => pair.trim().split(/\s+/).map(Number));
-      this.edit({ corners: corners.filter((pair) => pair.length === 2 && pair.every(Number.isFinite)) });
-    } });
-    return make("label", { class: "wide" }, "Corners", input);
+  numberField(label, i) {
+    const { spec, live: { world } } = this;
+    const value = spec.numbers[i];
+    const isLength = spec.kind === "range" && (spec.moving || (spec.shape === "circle" && i === 2));
+    const shown = isLength ? (n) => world.formatLength(n) : (n) => world.format(n);
+    const take = (number) =>
+      this.edit({ numbers: Object.assign([...spec.numbers], { [i]: number }) });
+    return numberField(`field-n${i}`, label, Number.isFinite(value) ? shown(value) : "", take);
   }
 
   showClasses() {
     const { stream } = this.spec;
     const names = stream?.class_column ? stream.classes : [];
-    const boxes = names.map((name) => make("label", {}, make("input", { type: "checkbox", value: name,
-      checked: this.spec.classes.includes(name),
-      onchange: () => this.edit({ classes: [...this.classes.querySelectorAll(":checked")].map((b) => b.value) }) }), name));
-    this.classes.replaceChildren(...(boxes.length ? [make("span", {}, `Only ${stream.class_column}`), ...boxes] : []));
-  }
-
-  edit(change) {
-    Object.assign(this.spec, change);
-    if (!this.isNamed) {
-      const base = `${this.spec.moving ? "moving_" : ""}${this.spec.kind === "knn" ? "nearest" : this.spec.shape}`;
-      this.spec.name = freeName(base, this.live.queries.keys());
-      this.name.value = this.spec.name;
-    }
-    this.showDrawing();
-    this.showSql();
+    const take = () => {
+      const checked = [...this.classes.querySelectorAll(":checked")];
+      this.edit({ classes: checked.map((box) => box.value) });
+    };
+    const boxes = names.map((name) => make("label", {}, make("input", { type: "checkbox",
+      value: name, checked: this.spec.classes.includes(name), onchange: take }), name));
+    if (boxes.length) boxes.unshift(make("span", {}, `Only ${stream.class_column}`));
+    this.classes.replaceChildren(...boxes);
   }
 
   showSql() {
@@ -202,28 +208,32 @@ export class Composer {
     const { sql, missing } = writeSql(this.spec, this.live.world);
     if (!this.isEdited) this.sql.value = sql ?? "";
     this.sql.placeholder = missing ?? "";
-    this.state.textContent = this.isEdited ? "Edited by hand: the form no longer changes it." : (missing ?? "");
+    this.state.textContent = this.isEdited ? "Edited by hand: the form no longer changes it."
+      : (missing ?? "");
     this.reset.hidden = !this.isEdited;
     this.register.disabled = !this.sql.value.trim();
     this.error.hidden = true;
   }
 
   showDrawing() {
-    if (!this.isShown || !this.live.world) return;
-    const { kind, moving, shape, numbers, corners } = this.spec;
-    const all = (count) => numbers.slice(0, count).filter(Number.isFinite).length === count;
-    let drawn = null;
-    if (!moving && kind === "knn" && all(2)) drawn = { type: "point", x: numbers[0], y: numbers[1] };
-    else if (!moving && kind === "range") {
-      if (shape === "polygon") drawn = corners.length ? { type: "polygon", rings: [corners] } : null;
-      else if (shape === "circle" && all(3)) drawn = { type: "circle", x: numbers[0], y: numbers[1], r: numbers[2] };
-      else if (shape === "rectangle" && all(4)) {
-        const [x1, y1, x2, y2] = numbers;
-        drawn = { type: "rectangle", x1, y1, x2, y2 };
-      }
-    }
-    this.scene.showDrawing(drawn);
+    if (this.isShown && this.live.world) this.scene.showDrawing(this.drawing());
   }
+
+  // The shape that is drawn on the map, if it is whole.
+  drawing() {
+    const { kind, moving, shape, numbers, corners } = this.spec;
+    const isPolygon = kind === "range" && shape === "polygon";
+    const wanted = kind === "knn" ? 2 : shape === "circle" ? 3 : 4;
+    const given = numbers.slice(0, wanted).filter(Number.isFinite).length;
+    if (moving || (isPolygon ? !corners.length : given < wanted)) return null;
+    if (isPolygon) return { type: "polygon", rings: [corners] };
+    const [x, y, third, fourth] = numbers;
+    if (kind === "knn") return { type: "point", x, y };
+    if (shape === "circle") return { type: "circle", x, y, r: third };
+    return { type: "rectangle", x1: x, y1: y, x2: third, y2: fourth };
+  }
+
+  // What is drawn
 
   startDrawing() {
     const { kind, moving, shape } = this.spec;
@@ -236,8 +246,7 @@ export class Composer {
   }
 
   takeShape(mode, shape) {
-    if (mode === "polygon") this.edit({ corners: shape });
-    else this.edit({ numbers: [...shape] });
+    this.edit(mode === "polygon" ? { corners: shape } : { numbers: [...shape] });
   }
 
   drawn(mode, shape) {
@@ -247,10 +256,19 @@ export class Composer {
   }
 
   async picked(found, isWanted) {
-    if (!isWanted) return this.onInspect?.(found);
-    if (!found) return this.say("No object there; click closer to one.");
+    if (!isWanted) {
+      this.onInspect?.(found);
+      return;
+    }
+    if (!found) {
+      this.say("No object there; click closer to one.");
+      return;
+    }
     const object = await this.live.identify(found.track.stream.index, found.slot);
-    if (!object) return this.say("That object is gone; pick another.");
+    if (!object) {
+      this.say("That object is gone; pick another.");
+      return;
+    }
     this.pen.stop();
     this.edit({ focal: String(object.key) });
     this.showFields();
@@ -260,18 +278,18 @@ export class Composer {
   show() {
     this.isShown = true;
     this.showDrawing();
-    if (!this.spec.numbers.length && !this.spec.corners.length) this.say("");
   }
 
   pause() {
     this.isShown = false;
     this.pen?.stop();
     this.say("");
-    if (this.scene.map.getSource("drawing")) this.scene.showDrawing(null);
+    this.scene.showDrawing(null);
   }
 
   async submit() {
     this.register.disabled = true;
+    const { numbers, corners } = this.spec;
     const trouble = await this.onSubmit(this.sql.value);
     this.register.disabled = false;
     if (trouble) {
@@ -280,7 +298,9 @@ export class Composer {
       return;
     }
     this.isEdited = this.isNamed = false;
-    this.edit(this.spec.moving ? {} : { numbers: [], corners: [] });
+    // Whoever has begun to draw the next one meanwhile goes on with it.
+    const isSame = this.spec.numbers === numbers && this.spec.corners === corners;
+    this.edit(isSame && !this.spec.moving ? BLANK : {});
     this.showFields();
   }
 }

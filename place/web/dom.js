@@ -18,6 +18,6 @@ export function make(tag, attributes = {}, ...children) {
 
 export function showValue(value) {
   if (value === null) return "NULL";
-  if (typeof value === "number" && !Number.isInteger(value)) return String(Number(value.toPrecision(7)));
-  return String(value);
+  const isFraction = typeof value === "number" && !Number.isInteger(value);
+  return String(isFraction ? Number(value.toPrecision(7)) : value);
 }

@@ -91,6 +91,11 @@ export class Pen {
     this.onChange("polygon", this.corners);
   }
 
+  removeCorner() {
+    this.corners = this.corners.slice(0, -1);
+    this.onChange("polygon", this.corners);
+  }
+
   doubled(event) {
     if (this.mode !== "polygon") return;
     event.preventDefault();
@@ -101,12 +106,13 @@ export class Pen {
 
   key(event) {
     if (!this.mode) return;
+    const isElsewhere = event.target.closest?.("input, textarea, select, aside");
     if (event.key === "Escape") {
       this.stop();
       this.onDone(null, null);
-    } else if (this.mode === "polygon" && !event.target.closest?.("input, textarea, select, aside")) {
+    } else if (this.mode === "polygon" && !isElsewhere) {
       if (event.key === "Enter" && this.corners.length >= 3) this.finish(this.corners);
-      if (event.key === "Backspace") this.onChange("polygon", (this.corners = this.corners.slice(0, -1)));
+      if (event.key === "Backspace") this.removeCorner();
     }
   }
 

@@ -39,6 +39,7 @@ export class Track {
     this.pulse = new Float32Array(0);
     this.slots = new Uint32Array(0);
     this.version = 0;
+    this.drawn = 0;
   }
 
   // By slot: from and to (x, y each), the last frame it was in, its mark and when that changed.
@@ -93,7 +94,6 @@ export class Track {
     this.tick = frame.tick;
     this.instant = frame.instant;
     this.since = now;
-    this.lay();
   }
 
   // The arrays to draw, in the order of the frame.
@@ -104,14 +104,15 @@ export class Track {
       this.look = new Uint8Array(room * 2);
       this.pulse = new Float32Array(room);
     }
+    const { slots, paths, move, look, pulse, marks, classOf, changed } = this;
     let drawn = 0;
     for (let i = 0; i < this.count; i++) {
-      const slot = this.slots[i];
-      if (this.hidden.has(this.classOf[slot]) && !this.marks[slot]) continue;
-      this.move.set(this.paths.subarray(slot * 4, slot * 4 + 4), drawn * 4);
-      this.look[drawn * 2] = this.classOf[slot];
-      this.look[drawn * 2 + 1] = this.marks[slot];
-      this.pulse[drawn] = this.changed[slot];
+      const slot = slots[i];
+      if (this.hidden.size && this.hidden.has(classOf[slot]) && !marks[slot]) continue;
+      for (let j = 0; j < 4; j++) move[drawn * 4 + j] = paths[slot * 4 + j];
+      look[drawn * 2] = classOf[slot];
+      look[drawn * 2 + 1] = marks[slot];
+      pulse[drawn] = changed[slot];
       drawn++;
     }
     this.drawn = drawn;
@@ -153,16 +154,19 @@ export class Track {
   }
 
   // Marks are the numbers of the queries whose answers hold the objects; a change of one is told
-  // to the shader with its time, negative where an object has left.
+  // to the shader with its time, negative where an object has left. Tells whether any has changed.
   mark(bySlot, seconds) {
+    let isChanged = false;
     for (let i = 0; i < this.count; i++) {
       const slot = this.slots[i];
       const mark = bySlot.get(slot) ?? 0;
       if (this.marks[slot] === mark) continue;
       this.changed[slot] = mark ? seconds : -seconds;
       this.marks[slot] = mark;
+      isChanged = true;
     }
     this.lay();
+    return isChanged;
   }
 
   byClass() {

@@ -4,9 +4,9 @@
 import { call } from "./api.js";
 import { Track, decode } from "./frames.js";
 import { seconds } from "./gl.js";
-import { readQuery } from "./queries.js";
+import { readQuery, readShape } from "./queries.js";
 import { Socket } from "./socket.js";
-import { worldsOf } from "./space.js";
+import { boundsOf, worldsOf } from "./space.js";
 
 const IDENTIFYING = 5000;
 
@@ -15,8 +15,10 @@ export class Live extends EventTarget {
     super();
     this.tracks = new Map();
     this.queries = new Map();
+    this.kinds = {};
     this.focals = new Map();
     this.sizes = new Map();
+    this.tables = new Map();
     this.answers = new Map();
     this.marked = [];
     this.asked = new Map();
@@ -92,8 +94,9 @@ export class Live extends EventTarget {
     }
     const message = JSON.parse(data);
     const takes = {
-      queries: () => this.takeQueries(message.queries),
+      queries: () => this.takeQueries(message),
       focals: () => this.takeFocals(message.focals),
+      regions: () => this.takeRegions(message),
       sizes: () => this.takeSizes(message.sizes),
       stats: () => !this.isPaused && this.tell("stats", (this.stats = message)),
       answer: () => this.takeAnswer(message),
@@ -106,24 +109,43 @@ export class Live extends EventTarget {
   }
 
   takeFrame(frame) {
+    if (!this.tracks.has(frame.stream)) return;
+    if (!this.tracks.get(frame.stream).stream.bounds && frame.count) this.measure(frame);
     const track = this.tracks.get(frame.stream);
-    if (!track) return;
     track.take(frame, performance.now());
     this.remark();
     this.tell("frame", track);
   }
 
-  takeQueries(queries) {
-    this.queries = new Map(queries.map((query) => [query.name, readQuery(query)]));
-    for (const held of [this.sizes, this.focals, this.answers]) {
+  // A stream that does not say where its objects are is where they first are.
+  measure({ stream, places }) {
+    const found = this.streams.find((each) => each.index === stream);
+    found.bounds = boundsOf(places);
+    this.worlds = worldsOf(this.streams);
+    this.choose(this.world.space, false);
+  }
+
+  // What is new or has changed, and what is gone; `whole` where nothing else is there.
+  takeQueries({ queries, gone, whole, kinds }) {
+    if (whole) this.queries.clear();
+    for (const name of gone) this.queries.delete(name);
+    for (const query of queries) this.queries.set(query.name, readQuery(query));
+    for (const held of [this.sizes, this.focals, this.answers, this.tables]) {
       for (const name of held.keys()) if (!this.queries.has(name)) held.delete(name);
     }
+    this.kinds = kinds;
     this.tell("queries", this.queries);
   }
 
   takeFocals(focals) {
     for (const [name, found] of Object.entries(focals)) this.focals.set(name, found);
     this.tell("focals", this.focals);
+  }
+
+  // The regions of a query table: shapes that stay, and extents around objects.
+  takeRegions({ query, shapes, stream, moving }) {
+    this.tables.set(query, { shapes: shapes.map(readShape), stream, moving });
+    this.tell("queries", this.queries);
   }
 
   takeSizes(sizes) {
@@ -186,9 +208,9 @@ export class Live extends EventTarget {
         if (held) for (const slot of slots) held.set(slot, mark);
       }
     }
-    this.markedAt = seconds();
-    for (const [index, track] of this.tracks) track.mark(bySlot.get(index), seconds());
-    this.tell("marks");
+    for (const [index, track] of this.tracks) {
+      if (track.mark(bySlot.get(index), seconds())) this.markedAt = seconds();
+    }
   }
 
   setPaused(isPaused) {

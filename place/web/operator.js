@@ -65,8 +65,11 @@ export class OperatorView {
 
   showQueries() {
     const counts = new Map(Object.keys(KINDS).map((kind) => [kind, 0]));
-    for (const query of this.live.queries.values()) {
-      counts.set(kindOf(query), counts.get(kindOf(query)) + 1);
+    let total = 0;
+    for (const [kind, count] of Object.entries(this.live.kinds)) {
+      const known = counts.has(kind) ? kind : "other";
+      counts.set(known, counts.get(known) + count);
+      total += count;
     }
     const most = Math.max(1, ...counts.values());
     byId("kinds").replaceChildren(...[...counts].map(([kind, count]) => make("li",
@@ -74,7 +77,7 @@ export class OperatorView {
       make("span", {}, KINDS[kind].label),
       make("meter", { min: 0, max: most, value: count, "aria-label": KINDS[kind].label }),
       make("b", {}, count.toLocaleString("en")))));
-    byId("query-count").textContent = this.live.queries.size.toLocaleString("en");
+    byId("query-count").textContent = total.toLocaleString("en");
     if (this.chosen && !this.live.queries.has(this.chosen)) this.choose(null);
     this.list();
     this.showChosen();
@@ -84,11 +87,14 @@ export class OperatorView {
     const wanted = byId("filter").value.trim().toLowerCase();
     const found = [...this.live.queries.values()].filter((query) => !wanted
       || `${query.name} ${kindOf(query)} ${query.sql}`.toLowerCase().includes(wanted));
-    byId("query-list").replaceChildren(...found.slice(0, MOST_LISTED).map((query) => this.item(query)));
+    const listed = found.slice(0, MOST_LISTED).map((query) => this.item(query));
+    byId("query-list").replaceChildren(...listed);
     const more = found.length - MOST_LISTED;
-    byId("query-more").textContent = more > 0 ? `${more.toLocaleString("en")} more; find them by name.`
-      : this.live.queries.size ? (found.length ? "" : "No query fits.")
-        : "No query is registered yet. The client view makes one.";
+    byId("query-more").textContent = more > 0
+      ? `${more.toLocaleString("en")} more; find them by name.`
+      : found.length ? ""
+        : this.live.queries.size ? "No query fits."
+          : "No query is registered yet. The client view makes one.";
   }
 
   item(query) {

@@ -77,7 +77,8 @@ class Archive {
       const entry = entries.findLast((each) => each.id <= id);
       if (!entry || (entry.run && id >= entry.id + entry.run)) return null;
       if (entry.run) {
-        return this.unpacked(await this.part(this.data + entry.offset, entry.length), this.packedTiles);
+        const found = await this.part(this.data + entry.offset, entry.length);
+        return this.unpacked(found, this.packedTiles);
       }
       if (!this.known.has(entry.offset)) {
         this.known.set(entry.offset, this.directory(this.leaves + entry.offset, entry.length));

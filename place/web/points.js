@@ -68,11 +68,13 @@ export class PointsLayer {
     const { gl } = this;
     let found = this.buffers.get(track);
     if (!found) {
-      found = { version: 0, state: gl.createVertexArray(), arrays: [0, 1, 2].map(() => gl.createBuffer()) };
+      const arrays = [0, 1, 2].map(() => gl.createBuffer());
+      found = { version: 0, state: gl.createVertexArray(), arrays };
       this.buffers.set(track, found);
       gl.bindVertexArray(found.state);
-      const names = [["move", 4, gl.FLOAT], ["look", 2, gl.UNSIGNED_BYTE], ["changed", 1, gl.FLOAT]];
-      names.forEach(([name, size, kind], i) => {
+      const parts = [["move", 4, gl.FLOAT], ["look", 2, gl.UNSIGNED_BYTE],
+        ["changed", 1, gl.FLOAT]];
+      parts.forEach(([name, size, kind], i) => {
         const place = gl.getAttribLocation(this.uniforms.program, name);
         gl.bindBuffer(gl.ARRAY_BUFFER, found.arrays[i]);
         gl.enableVertexAttribArray(place);

@@ -13,9 +13,11 @@ export function readQuery(told) {
   };
 }
 
-function readShape({ type, coordinates, radius }) {
+export function readShape({ type, coordinates, radius }) {
   if (type === "Circle") return { type: "circle", x: coordinates[0], y: coordinates[1], r: radius };
-  if (type === "Polygon") return { type: "polygon", rings: coordinates.map((ring) => ring.slice(0, -1)) };
+  if (type === "Polygon") {
+    return { type: "polygon", rings: coordinates.map((ring) => ring.slice(0, -1)) };
+  }
   const [x1, y1, x2, y2] = coordinates;
   return { type: "rectangle", x1, y1, x2, y2 };
 }

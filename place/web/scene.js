@@ -38,8 +38,8 @@ export class Scene {
     const { map, live } = this;
     this.movers = new MoversLayer(live);
     this.points = new PointsLayer(live);
+    map.addLayer(this.points, "regions-line");
     map.addLayer(this.movers, "drawing-fill");
-    map.addLayer(this.points, "drawing-fill");
     live.on("world", () => this.showWorld());
     live.on("queries", () => this.showQueries());
     for (const event of ["frame", "focals", "answer"]) live.on(event, () => this.later());
@@ -67,7 +67,9 @@ export class Scene {
     const { world } = live;
     showGrid(map, world);
     showRoads(map, world, []);
-    this.fit(false);
+    const seen = `${world.space} ${world.bounds}`;
+    if (this.seen !== seen) this.fit(false); // and otherwise stay where one has gone to
+    this.seen = seen;
     this.showQueries();
     if (!world.isPlanar) {
       await showBasemap(map, live.about.basemap);
@@ -115,11 +117,14 @@ export class Scene {
     const { world } = this.live;
     const features = [];
     for (const { query, colour, strong } of this.shown()) {
-      if (!query.region) continue;
-      const coordinates = world.rings(query.region).map((ring) =>
-        [...ring, ring[0]].map(([x, y]) => world.toLngLat(x, y)));
-      features.push({ type: "Feature", properties: { colour, strong: Boolean(strong) },
-        geometry: { type: "Polygon", coordinates } });
+      const table = this.live.tables.get(query.name);
+      const shapes = query.region ? [query.region] : (table?.shapes ?? []);
+      for (const shape of shapes) {
+        const coordinates = world.rings(shape).map((ring) =>
+          [...ring, ring[0]].map(([x, y]) => world.toLngLat(x, y)));
+        features.push({ type: "Feature", properties: { colour, strong: Boolean(strong) },
+          geometry: { type: "Polygon", coordinates } });
+      }
     }
     this.map.getSource("regions").setData({ type: "FeatureCollection", features });
     this.later();
@@ -140,9 +145,9 @@ export class Scene {
     if (!live.world || !this.movers) return;
     const shown = this.shown().filter(({ query }) => query.moving || query.kind === "knn");
     shown.sort((a, b) => Boolean(b.strong) - Boolean(a.strong));
+    const regions = shown.flatMap(({ query, ...look }) => this.tableRegions(query, look));
     const steps = shown.length > 300 ? 20 : 64;
     const pixel = 1 / (512 * 2 ** this.map.getZoom());
-    const regions = [];
     const links = [];
     for (const { query, colour, strong } of shown.slice(0, MOST_MOVING)) {
       const path = this.pathOf(query);
@@ -151,11 +156,25 @@ export class Scene {
         [Math.cos(i * Math.PI / 10) * RING * pixel, Math.sin(i * Math.PI / 10) * RING * pixel]);
       regions.push({ path, ring, colour, strong, filled: false });
       if (query.extents?.length) {
-        regions.push({ path, ring: this.offsets(path, query.extents, steps), colour, strong, filled: true });
+        const outline = this.offsets(path, query.extents, steps);
+        regions.push({ path, ring: outline, colour, strong, filled: true });
       }
       if (query.kind === "knn" && strong) links.push(...this.links(query, path, colour));
     }
     this.movers.set(live.world, regions, links);
+  }
+
+  // The regions of a query table that move with objects.
+  tableRegions(query, { colour, strong }) {
+    const table = this.live.tables.get(query.name);
+    const track = this.live.tracks.get(table?.stream);
+    if (!track) return [];
+    const steps = table.moving.length > 100 ? 16 : 40;
+    return table.moving.slice(0, MOST_MOVING).filter(([slot]) => track.lives(slot))
+      .map(([slot, ...extents]) => {
+        const path = track.path(slot);
+        return { path, ring: this.offsets(path, extents, steps), colour, strong, filled: true };
+      });
   }
 
   // From where to where the middle of a query moves: its focal object's path, or a fixed place.

@@ -116,6 +116,17 @@ export function worldsOf(streams) {
   return found;
 }
 
+// The box around places (x, y, x, y …), a little wider than they are.
+export function boundsOf(places) {
+  let [x1, y1, x2, y2] = [Infinity, Infinity, -Infinity, -Infinity];
+  for (let i = 0; i < places.length; i += 2) {
+    [x1, x2] = [Math.min(x1, places[i]), Math.max(x2, places[i])];
+    [y1, y2] = [Math.min(y1, places[i + 1]), Math.max(y2, places[i + 1])];
+  }
+  const more = Math.max(x2 - x1, y2 - y1) * 0.1 || 0.01;
+  return [x1 - more, y1 - more, x2 + more, y2 + more];
+}
+
 function union(boxes) {
   const column = (i) => boxes.map((box) => box[i]);
   return [Math.min(...column(0)), Math.min(...column(1)),

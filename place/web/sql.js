@@ -1,6 +1,8 @@
 // The SQL of what was drawn and chosen.
 
 const PLAIN = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const REGISTERED =
+  /\bREGISTER\s+QUERY\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:"((?:[^"]|"")+)"|(\w+))/i;
 
 export const quoteName = (name) => (PLAIN.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
 export const quoteText = (text) => `'${String(text).replaceAll("'", "''")}'`;
@@ -44,11 +46,14 @@ function missingIn(spec) {
     rectangle: spec.moving ? 2 : 4, circle: spec.moving ? 1 : 3, point: spec.moving ? 0 : 2,
   };
   const shape = spec.kind === "knn" ? "point" : spec.shape;
-  if (shape === "polygon") return spec.corners.length >= 3 ? null : "Draw a polygon of three corners or more.";
+  if (shape === "polygon") {
+    return spec.corners.length >= 3 ? null : "Draw a polygon of three corners or more.";
+  }
   const given = spec.numbers.filter((number) => Number.isFinite(number)).length;
   if (given >= wanted[shape]) return null;
   if (spec.kind === "knn") return "Click the place on the map, or type its coordinates.";
-  return spec.moving ? "Say how large the region is." : `Draw a ${shape} on the map, or type its numbers.`;
+  return spec.moving ? "Say how large the region is."
+    : `Draw a ${shape} on the map, or type its numbers.`;
 }
 
 function insideClause({ moving, shape, numbers, corners, focal, stream }, world) {
@@ -72,7 +77,7 @@ function nearestClause({ moving, k, numbers, focal, stream }, world) {
 
 // The name that a text of SQL registers, as the server will call it.
 export function registeredName(sql) {
-  const found = /\bREGISTER\s+QUERY\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:"((?:[^"]|"")+)"|(\w+))/i.exec(sql);
+  const found = REGISTERED.exec(sql);
   return found ? (found[1]?.replaceAll('""', '"') ?? found[2]) : null;
 }
 

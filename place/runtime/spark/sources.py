@@ -95,13 +95,13 @@ class Sources:
         self._attached: dict[str, DataFrame] = {}
         self._trigger: dict[str, Any] | None = None
         self._ending: list[threading.Thread] = []
-        self.failure: PlaceError | None = None
+        self._failures: dict[str, PlaceError] = {}
 
     # Begin and end
 
     def start(self) -> None:
         """Read all sources from now on, as data comes."""
-        self.failure = None
+        self._failures.clear()
         self._trigger = {"processingTime": "0 seconds"}
         self.follow()
 
@@ -109,7 +109,7 @@ class Sources:
         """Read all that the sources have now, and return when it is done."""
         if self._trigger is not None:
             raise ConfigurationError("the sources are being read already", hint="stop them first")
-        self.failure = None
+        self._failures.clear()
         self._trigger = {"availableNow": True}
         try:
             self.follow()
@@ -145,28 +145,27 @@ class Sources:
         """
         if self._trigger is None:
             return
-        try:
-            self._follow()
-        except PlaceError as error:
-            self.failure = error
-
-    def _follow(self) -> None:
         streams = {stream.name: stream for stream in self._runtime.catalog.streams.values()}
         for name, running in list(self._running.items()):
             if streams.get(name) != running.stream:
                 self._stop(name)
+        for name in self._failures.keys() - streams.keys():
+            del self._failures[name]
         for name, stream in streams.items():
             if name not in self._running and (stream.source or name in self._attached):
-                self._begin(stream)
+                try:
+                    self._begin(stream)
+                except PlaceError as error:
+                    self._failures[name] = error
 
     def check(self) -> None:
         """Raise what has ended a source."""
-        if self.failure is not None:
-            raise self.failure
+        for error in list(self._failures.values()):
+            raise error
         for running in self._running.values():
-            error = running.query.exception() if running.query is not None else None
-            if error is not None:
-                raise self.failure or _failed(running, str(error))
+            ended = running.query.exception() if running.query is not None else None
+            if ended is not None:
+                raise _failed(running, str(ended))
 
     def is_waited_for(self) -> bool:
         """Has a source data that is not yet in a tick?"""
@@ -180,7 +179,8 @@ class Sources:
         try:
             running.query.awaitTermination()
         except Exception as error:  # of Spark; what we raised ourselves is kept
-            raise self.failure or _failed(running, str(error)) from None
+            known = self._failures.get(running.stream.name)
+            raise known or _failed(running, str(error)) from None
 
     def _stop(self, name: str) -> None:
         """End a source: the tick that is under way is finished, a batch that waits is refused.
@@ -258,7 +258,7 @@ class Sources:
             try:
                 take(frame, batch)
             except PlaceError as error:
-                self.failure = error
+                self._failures[stream.name] = error
                 raise
 
         return handle

@@ -1,0 +1,182 @@
+"""The live map: what the server tells those who look, and what it keeps from clients."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.server import Running, bearer, serving, wait_for
+from tests.harness.town import SETUP, Town, index_of, looking
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with serving(tmp_path_factory.mktemp("map") / "home", SETUP) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def town(running: Running) -> Town:
+    made = Town(running)
+    made.push(c1=(10, 10), c2=(15, 15), c3=(80, 80), c4=(90, 20), c5=(30, 12))
+    wait_for(lambda: len(running.answer("corner")) == 2)
+    return made
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that wants tokens; the harness has an operator's."""
+    with serving(tmp_path_factory.mktemp("guarded") / "home", SETUP) as found:
+        operator = found.server.store.create_token("op", "admin")
+        assert found.http.get("/map/about").status_code == 401
+        found.http.headers.update(bearer(operator))
+        yield found
+
+
+def test_what_there_is_to_see(running: Running, town: Town) -> None:
+    about = running.http.get("/map/about").json()
+    cars, ships = about["streams"]
+    assert (cars["name"], cars["space"], cars["bounds"]) == ("Cars", "planar", [0, 0, 100, 100])
+    assert (cars["key_column"], cars["class_column"]) == ("id", "type")
+    assert sorted(cars["classes"]) == ["bus", "cab"]
+    assert (ships["space"], ships["class_column"], ships["roads"]) == ("wgs84", None, False)
+    assert about["you"] == {"name": "local", "role": "admin"}
+    assert running.http.get("/map/roads/Cars").status_code == 404
+
+
+def test_who_looks_is_told_where_all_objects_are(running: Running, town: Town) -> None:
+    cars = index_of(running, "Cars")
+    with looking(running, "cars") as view:
+        view.until(lambda: (10, 10) in view.places(cars))
+        slot = next(s for s, (x, y, _) in view.frames[cars].items() if (x, y) == (80, 80))
+        town.push(c3=(81, 82))
+        view.until(lambda: (81, 82) in view.places(cars))
+        assert view.frames[cars][slot][:2] == (81, 82), "an object keeps its slot"
+        assert (10, 10) in view.places(cars), "frames are whole"
+        assert set(view.frames) == {cars}, "only what was asked for"
+
+
+def test_who_looks_is_told_of_queries_and_figures(running: Running, town: Town) -> None:
+    with looking(running) as view:
+        view.until(lambda: {"queries", "stats", "sizes", "focals"} <= set(view.told))
+        queries = {query["name"]: query for query in view.told["queries"]["queries"]}
+        assert queries["corner"]["region"]["coordinates"] == [0, 0, 20, 20]
+        assert queries["around"]["focal"]["key"] == 1
+        index, slot = view.told["focals"]["focals"]["around"]
+        view.until(lambda: index in view.frames)
+        assert view.frames[index][slot][:2] == (10, 10)
+        stats = view.told["stats"]
+        assert stats["objects"] == 5
+        assert stats["queries"] == len(running.http.get("/queries").json())
+        view.until(lambda: view.told["sizes"]["sizes"].get("corner") == 2)
+
+
+def test_a_highlighted_answer_follows_its_query(running: Running, town: Town) -> None:
+    cars = index_of(running, "Cars")
+    with looking(running) as view:
+        view.say(type="highlight", queries=["corner", "census"])
+        view.until(lambda: "corner" in view.answers and cars in view.frames)
+
+        def where() -> set[tuple[float, ...]]:
+            slots = view.answers["corner"][str(cars)]
+            return {view.frames[cars][slot][:2] for slot in slots if slot in view.frames[cars]}
+
+        assert where() == {(10, 10), (15, 15)}
+        town.push(c2=(50, 50))
+        view.until(lambda: where() == {(10, 10)})
+        town.push(c2=(15, 15))
+        view.until(lambda: where() == {(10, 10), (15, 15)})
+        assert view.answers["census"] == {}, "rows without a key are nowhere on the map"
+
+
+def test_queries_that_come_and_go_and_the_regions_of_a_query_table(
+    running: Running, town: Town
+) -> None:
+    with looking(running) as view:
+        view.until(lambda: "queries" in view.told)
+        assert view.told["queries"]["whole"]
+        assert view.told["queries"]["kinds"] == {"range": 1, "moving range": 1, "filter": 1}
+        running.sql(
+            """CREATE TABLE Fences (ID BIGINT, x DOUBLE, y DOUBLE, r DOUBLE)
+                 AS VALUES (1, 50, 50, 5), (2, 60, 60, NULL);
+               CREATE TABLE Led (ID BIGINT, focal BIGINT, r DOUBLE)
+                 AS VALUES (1, 4, 5), (2, 999, 5);
+               REGISTER QUERY fences AS SELECT Q.ID, O.id FROM Fences Q, Cars O WHERE O INSIDE Q;
+               REGISTER QUERY led AS SELECT Q.ID, O.id FROM Led Q, Cars O WHERE O INSIDE Q"""
+        )
+        view.until(lambda: view.told["queries"]["kinds"].get("table") == 2)
+        assert not view.told["queries"]["whole"]
+        view.until(lambda: view.told.get("regions", {}).get("query") == "led")
+        [[slot, radius]] = view.told["regions"]["moving"]
+        assert (view.frames[view.told["regions"]["stream"]][slot][:2], radius) == ((90, 20), 5)
+        running.sql("DROP QUERY led")
+        view.until(lambda: view.told["queries"]["gone"] == ["led"])
+        assert view.told["queries"]["queries"] == []
+    with looking(running) as view:
+        view.until(lambda: "regions" in view.told)
+        circle = {"type": "Circle", "coordinates": [50, 50], "radius": 5}
+        assert view.told["regions"]["shapes"] == [circle]
+    running.sql("DROP QUERY fences; DROP TABLE Fences; DROP TABLE Led")
+
+
+def test_a_point_is_told_by_its_key(running: Running, town: Town) -> None:
+    cars = index_of(running, "Cars")
+    with looking(running) as view:
+        view.until(lambda: cars in view.frames)
+        slot = next(s for s, (x, y, _) in view.frames[cars].items() if (x, y) == (90, 20))
+        view.say(type="identify", stream=cars, slot=slot)
+        view.until(lambda: "object" in view.told)
+        assert view.told["object"]["key"] == 4
+        assert view.told["object"]["row"]["type"] == "bus"
+        view.say(type="identify", stream=cars, slot=12345)
+        view.until(lambda: view.told["object"]["slot"] == 12345)
+        assert view.told["object"]["key"] is None
+
+
+def test_what_is_not_understood_ends_the_connection(running: Running, town: Town) -> None:
+    for wrong in ("[1]", "{", '{"type":"identify"}', '{"type":"identify","stream":"x","slot":1}'):
+        with looking(running) as view:
+            view.socket.send(wrong)
+            with contextlib.suppress(Exception):
+                while True:
+                    view.socket.recv(timeout=5)
+            assert view.socket.close_code == 1003, wrong
+
+
+def test_a_client_sees_only_what_its_queries_hold(guarded: Running) -> None:
+    store = guarded.server.store
+    ada, bob = (store.create_token(name, "client") for name in ("ada", "bob"))
+    town = Town(guarded)
+    town.push(c1=(10, 10), c2=(15, 15), c3=(80, 80), c4=(90, 20))
+    guarded.sql("REGISTER QUERY mine AS SELECT id FROM Cars INSIDE (70, 70, 99, 99)", ada)
+    guarded.sql("REGISTER QUERY led AS SELECT type FROM Cars INSIDE ('M', 4, 1)", ada)
+    cars = index_of(guarded, "Cars")
+    wait_for(lambda: guarded.answer("mine") == [[3]])
+    with looking(guarded, token=ada) as view:
+        view.until(lambda: view.places(cars) == {(80, 80), (90, 20)})
+        names = {query["name"] for query in view.told["queries"]["queries"]}
+        assert names == {"mine", "led"}
+        view.until(lambda: "stats" in view.told)
+        assert view.told["stats"]["readings_per_s"] is None
+        for slot in range(8):
+            view.told.pop("object", None)
+            view.say(type="identify", stream=cars, slot=slot)
+            view.until(lambda: "object" in view.told)
+            is_seen = slot in view.frames[cars]
+            assert (view.told["object"]["key"] is not None) == is_seen
+        view.say(type="highlight", queries=["corner"])
+        town.push(c1=(75, 75))
+        view.until(lambda: view.places(cars) == {(75, 75), (80, 80), (90, 20)})
+        town.push(c1=(10, 10), c3=(1, 1))
+        view.until(lambda: view.places(cars) == {(90, 20)})
+        assert view.answers == {}, "another's query cannot be highlighted"
+        store.revoke_token(next(each.id for each in store.tokens() if each.name == "ada"))
+        with contextlib.suppress(Exception):
+            while True:
+                view.socket.recv(timeout=10)
+        assert view.socket.close_code == 4401
+    with looking(guarded, token=bob) as view:
+        view.until(lambda: cars in view.frames)
+        assert view.places(cars) == set()
