@@ -113,8 +113,8 @@ def test_slots_are_unique_and_stay(frames: list[set[int]], pace: float) -> None:
 
 def test_classes_are_numbered_as_they_appear() -> None:
     classes = Classes()
-    first = pa.array(["bus", None, "car", "bus"]).dictionary_encode()
-    assert classes.codes(first, 4).tolist() == [0, OTHER, 1, 0]
+    first = pa.array(["car", None, "bus", "car"]).dictionary_encode()
+    assert classes.codes(first, 4).tolist() == [1, OTHER, 0, 1]
     assert classes.codes(pa.array(["car", "tram"]).dictionary_encode(), 2).tolist() == [1, 2]
     assert classes.names == ["bus", "car", "tram"]
 

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from place.errors import ConfigurationError
+from place.runtime.durable.storage import StorageFull
 from place.server.settings import Settings
 from place.server.statements import within
 from tests.harness.server import Running, serving, wait_for
@@ -155,6 +157,30 @@ def test_when_the_pipeline_lags_more_is_refused_for_a_while(served: Running) -> 
     assert reply.status_code == 429
     assert error_of(reply)["code"] == "busy"
     assert int(reply.headers["Retry-After"]) >= 1
+
+
+def test_a_full_disk_is_said(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StorageFull("no space left for ingest", hint="free some space")
+
+    monkeypatch.setattr(served.server.runtime, "accept", full)
+    reply = served.http.post("/streams/cars/readings", json=[car(1, 9, 22)])
+    assert (reply.status_code, error_of(reply)["code"]) == (507, "storage_full")
+
+
+def test_ticks_that_fail_are_seen_in_the_health(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ConfigurationError("the machine is on fire")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("place.server.pump.PATIENCE", 0.1)
+        patch.setattr(served.server.runtime, "pump", fail)
+        wait_for(lambda: served.http.get("/health").status_code == 503)
+        assert "fire" not in served.http.get("/health").text
+        assert "place_failing 1" in served.http.get("/metrics").text
+    wait_for(lambda: served.http.get("/health").status_code == 200)
 
 
 # Statements

@@ -1,11 +1,16 @@
 """Who may do what: every route with every role, and nothing of others for anybody."""
 
+import asyncio
 import json
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import websockets.exceptions
 import websockets.sync.client as ws
@@ -362,6 +367,50 @@ def test_without_tokens_only_this_machine_by_its_own_name(tmp_path: Path) -> Non
         running.server.store.revoke_token(token.split("_")[1])
         assert running.http.get("/me").status_code == 401
         assert running.http.get("/me", headers=bearer(token)).status_code == 401
+
+
+def test_other_origins_are_let_in_where_that_is_asked_for(served: Running) -> None:
+    usual = served.server.settings
+    served.server.settings = replace(usual, cors=("https://friend.example",))
+    try:
+        app = make_app(served.server)
+    finally:
+        served.server.settings = usual
+
+    async def origin_of(method: str, origin: str) -> str | None:
+        transport = httpx.ASGITransport(app)
+        headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        async with httpx.AsyncClient(transport=transport, base_url=served.url) as client:
+            reply = await client.request(method, "/health", headers=headers)
+            return reply.headers.get("Access-Control-Allow-Origin")
+
+    for method in ("GET", "OPTIONS"):
+        friend = asyncio.run(origin_of(method, "https://friend.example"))
+        assert friend == "https://friend.example"
+        assert asyncio.run(origin_of(method, "https://evil.example")) is None
+
+
+def test_https(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    with serving(tmp_path / "home", tls=(certificate, key), secure=True) as running:
+        reply = running.http.get("/health")
+        assert reply.status_code == 200
+        assert "max-age" in reply.headers["Strict-Transport-Security"]
+        token = running.server.store.create_token("root", "admin")
+        cookie = running.http.post("/login", json={"token": token}).headers["set-cookie"]
+        assert "Secure" in cookie
 
 
 # The commands

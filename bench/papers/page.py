@@ -23,11 +23,12 @@ data streams in PLACE*, GeoInformatica 9, 2005.
 
 What is compared is what their text states; the curves of their figures are not copied. Objects \
 come from our [generator](../generator.md), which follows the one that the papers use, on a city \
-of our own; theirs is Greater Lafayette, Indiana. Counts depend on the size and the seed only: the \
-same seed writes the same `.json` files, byte by byte. Times are in files of their own and mean \
-something only beside the calibration, the seconds that this machine needed just then to sort five \
-million numbers (0.28 when it is quiet), and the load: how many tasks wanted a core meanwhile, \
-those of others included.
+of our own; theirs is Greater Lafayette, Indiana. In the experiments with pipelines and caches, \
+which are those of `place bench pipeline` and `place bench cache`, they walk at random in the unit \
+square. Counts depend on the size and the seed only: the same seed writes the same `.json` files, \
+byte by byte. Times are in files of their own (`.times.json`) and mean something only beside the \
+calibration, the seconds that this machine needed just then to sort five million numbers (0.28 \
+when it is quiet), and the load: how many tasks wanted a core meanwhile, those of others included.
 """
 
 LEFT_OUT = """\

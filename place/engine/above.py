@@ -49,7 +49,6 @@ class Upper:
     upper: UpperPlan
     joiner: Joiner | None
     window: Queue | Pairs | None
-    stage: int
     flows: list[Flow] = field(default_factory=list)
     present: bool = True
     is_told: bool = False
@@ -80,6 +79,8 @@ class Above:
         self._alone: set[int] = set()
         """Queries that have a row without any object, as long as they have their focal objects."""
         self._touched: set[int] = set()
+        self.stage = 0
+        """Of the parts that are told; the same in all cells."""
 
     def __len__(self) -> int:
         return len(self.uppers)
@@ -92,7 +93,6 @@ class Above:
         plan: RangePlan,
         tables: Mapping[str, pa.Table],
         content: pa.Table | None,
-        stage: int,
     ) -> bool:
         """Begin to answer a query; must its regions be laid out?"""
         assert plan.upper is not None
@@ -104,7 +104,7 @@ class Above:
         window = self._window(plan, upper)
         alone = self._cell.place.matrix.rows == 1
         direct = upper.query.nearest is not None and alone and not upper.has_answer
-        made = Upper(plan, upper, joiner, window, stage, is_direct=direct)
+        made = Upper(plan, upper, joiner, window, is_direct=direct)
         self.uppers[number] = made
         if not made.is_direct:
             self._touched.add(number)
@@ -180,10 +180,9 @@ class Above:
         key_type = stream.columns[stream.key].type
         return Queue(window, key_type, columns, self._cell.dictionary)
 
-    def drop(self, number: int, stage: int) -> bool:
+    def drop(self, number: int) -> bool:
         """End a query; must its regions be removed?"""
         upper = self.uppers[number]
-        upper.stage = stage
         if not upper.is_direct:
             self._touched.add(number)
         if upper.window is not None:
@@ -428,7 +427,7 @@ class Above:
         upper.present, upper.is_told = present, True
         if flow is None:
             flow = Flow(np.empty(0, np.int64), ())
-        return Part(upper.upper, instant, flow, present, ends, upper.stage)
+        return Part(upper.upper, instant, flow, present, ends, self.stage)
 
     def _is_present(self, upper: Upper) -> bool:
         """Has the query its focal objects? It matters to an answer that is there without any row.

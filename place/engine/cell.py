@@ -97,7 +97,8 @@ class Cell:
         said = self._listen(step)
         for name, messages in step.messages.items():
             self._tell(name, messages, objects, rows)
-        ended = [self._drop(name, step.stage) for name in step.drop]
+        self.above.stage = step.stage
+        ended = [self._drop(name) for name in step.drop]
         for query in step.register:
             self._register(query, step)
         self._change_region_rows(rows, step)
@@ -272,7 +273,7 @@ class Cell:
         self.tally.begin(number, (plan.group.meets, plan.group), there)
         if plan.upper is not None:
             content = step.contents.get(query.name)
-            if not self.above.register(number, plan, step.tables, content, step.stage):
+            if not self.above.register(number, plan, step.tables, content):
                 return
         if plan.has_choice:
             self.observer.begin(number)
@@ -354,10 +355,10 @@ class Cell:
                 store.load(keys, np.zeros(len(keys), np.int64), rows)
                 stores[source.relation.name] = store
 
-    def _drop(self, name: str, stage: int) -> int:
+    def _drop(self, name: str) -> int:
         number = self.numbers.pop(name)
         plan = self.plans[number]
-        if number not in self.above.uppers or self.above.drop(number, stage):
+        if number not in self.above.uppers or self.above.drop(number):
             self._remove_regions(number, plan)
         return number
 

@@ -58,7 +58,7 @@ class Timeline:
         if len(messages):
             self.pending[stream].append(messages)
 
-    def advance(self, until: int) -> list[Found]:
+    def advance(self, until: int, stage: int = 0) -> list[Found]:
         """Take all instants up to `until`: one by one, or in one pass where the cell can."""
         told: dict[str, Due] = {}
         heard: dict[str, Due] = {}
@@ -87,7 +87,7 @@ class Timeline:
                 if instants and instants[-1] == instant:
                     instants.pop()
                 said = _at(heard, instant) if len(above) else {}
-                found += self.step(Step(instant, _at(told, instant), said))
+                found += self.step(Step(instant, _at(told, instant), said, stage=stage))
         self.instant = max(self.instant, until)
         return found
 

@@ -97,7 +97,7 @@ class Worker:
         found: list[Found] = []
         for query in ended:
             timeline = self._timeline(query.streams)
-            found += timeline.drop([query.name], 2 * catalog.version)
+            found += timeline.drop([query.name], _stage(catalog) - 1)
             if not timeline.queries and len(query.streams) != 1:
                 del self.timelines[query.streams]
         self.follow_streams()
@@ -109,7 +109,7 @@ class Worker:
             if content is None:
                 content = self._replay(query, tables, timeline.instant)
             contents = {} if content is None else {query.name: content}
-            found += timeline.register([query], tables, contents, 2 * catalog.version + 1)
+            found += timeline.register([query], tables, contents, _stage(catalog))
         return [
             replace(each, is_settled=False)
             if isinstance(each, Change) and each.query.name in again
@@ -237,7 +237,7 @@ class Worker:
         for streams, timeline in self.timelines.items():
             until = self.clocks.complete(streams)
             if until is not None and streams:
-                found += timeline.advance(until)
+                found += timeline.advance(until, _stage(self.catalog))
                 for name, expired in timeline.expired.items():
                     for messages in expired:
                         self.pasts[name].lose(messages)
@@ -300,6 +300,12 @@ class Worker:
     def objects(self, stream: str) -> int:
         """How many objects of its row this cell holds."""
         return len(self.timelines[frozenset((stream,))].cell.subjects[stream])
+
+
+def _stage(catalog: Catalog) -> int:
+    """The stage of all that follows from a version of the catalog, in whichever cell; what ends
+    with that version comes before."""
+    return 2 * catalog.version + 1
 
 
 def _in_order(told: Sequence[Told]) -> list[Told]:

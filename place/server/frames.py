@@ -113,8 +113,9 @@ class Classes:
         has = column.is_valid().to_numpy(zero_copy_only=False)
         texts = column.indices.drop_null().to_numpy()
         table = np.full(len(column.dictionary), OTHER, np.uint8)
-        for text in np.unique(texts):
-            table[text] = self._code(column.dictionary[int(text)].as_py())
+        names = [(column.dictionary[int(text)].as_py(), text) for text in np.unique(texts)]
+        for name, text in sorted(names):  # so that classes seen at once have the same colours
+            table[text] = self._code(name)
         codes[has] = table[texts]
         return codes
 

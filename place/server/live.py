@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from anyio import to_thread
 from place.errors import PlaceError
 from place.model.regions import region_of
 from place.model.schema import Stream
-from place.model.types import Value
+from place.model.types import Row, Value
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.server.access import Who
@@ -52,6 +52,7 @@ class LiveMap:
         self._reading = asyncio.Lock()
         self._rates: deque[tuple[float, int, int]] = deque()
         self._roads: dict[Stream, bytes] = {}
+        self._regions: dict[str, tuple[Query, Sequence[Row], dict[str, Any]]] = {}
 
     def layers(self) -> list[Layer]:
         """A layer for each stream of objects; one that is created anew has another number."""
@@ -165,6 +166,9 @@ class LiveMap:
         if table is None or query.sources[table.source].is_stream:
             return None
         rows = catalog.contents.get(fold(query.sources[table.source].relation.name), ())
+        known = self._regions.get(query.name)
+        if known is not None and known[0] is query and known[1] is rows:
+            return known[2]
         values = [[row[column] for column in table.columns] for row in rows[:MOST_REGIONS]]
         found: dict[str, Any] = {"query": query.name, "shapes": [], "stream": None, "moving": []}
         if table.focal_stream is not None:
@@ -182,6 +186,7 @@ class LiveMap:
             shape = region_of(table.layout, some, query.space, lambda _: None)
             if shape is not None:
                 found["shapes"].append(shape_of(shape))
+        self._regions[query.name] = query, rows, found
         return found
 
     async def roads(self, name: str) -> bytes:

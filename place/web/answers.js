@@ -5,6 +5,7 @@ import { make, showValue } from "./dom.js";
 import { Socket } from "./socket.js";
 
 const MOST_SHOWN = 200;
+const MOST_SORTED = 10000;
 const LEAVING = 1100;
 const GONE = 4410;
 
@@ -99,7 +100,12 @@ export class AnswerList {
   }
 
   show() {
-    const sorted = [...this.rows.entries()].sort((a, b) => compare(a[0], b[0]));
+    const sorted = [...this.rows.entries()];
+    if (sorted.length <= MOST_SORTED) sorted.sort((a, b) => compare(a[0], b[0]));
+    for (const [, held] of sorted.slice(MOST_SHOWN)) {
+      held.item?.remove();
+      held.item = null;
+    }
     let before = null;
     for (const [key, held] of sorted.slice(0, MOST_SHOWN).reverse()) {
       held.item ??= make("li", { "data-row": key, class: "entering" },

@@ -208,8 +208,7 @@ export class Composer {
     const { sql, missing } = writeSql(this.spec, this.live.world);
     if (!this.isEdited) this.sql.value = sql ?? "";
     this.sql.placeholder = missing ?? "";
-    this.state.textContent = this.isEdited ? "Edited by hand: the form no longer changes it."
-      : (missing ?? "");
+    this.state.textContent = this.isEdited ? "Edited by hand: the form no longer changes it." : "";
     this.reset.hidden = !this.isEdited;
     this.register.disabled = !this.sql.value.trim();
     this.error.hidden = true;

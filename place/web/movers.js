@@ -4,17 +4,16 @@
 
 import { makeProgram, matrixFrom, rgba } from "./gl.js";
 
-const FLOATS = 14; // two ends (from x, y, to x, y), a colour, a width, a dash
+const FLOATS = 13; // two ends (from x, y, to x, y), a colour, a width
+const LINK = 1.3;
 
 const LINE_VERTEX = `
 uniform mat4 matrix;
 uniform float done;
 uniform vec2 viewport;
 in vec4 one, other, tint;
-in vec2 style;
+in float width;
 out vec4 colour;
-out float along;
-flat out float dash;
 void main() {
   vec4 a = matrix * vec4(mix(one.xy, one.zw, done), 0.0, 1.0);
   vec4 b = matrix * vec4(mix(other.xy, other.zw, done), 0.0, 1.0);
@@ -24,21 +23,14 @@ void main() {
   bool first = gl_VertexID < 2;
   float side = (gl_VertexID & 1) == 0 ? 1.0 : -1.0;
   vec4 end = first ? a : b;
-  gl_Position = end + vec4(normal * side * style.x / viewport * end.w, 0.0, 0.0);
-  along = first ? 0.0 : reach * 0.5;
-  dash = style.y;
+  gl_Position = end + vec4(normal * side * width / viewport * end.w, 0.0, 0.0);
   colour = tint;
 }`;
 
-const LINE_FRAGMENT = `
+const FRAGMENT = `
 in vec4 colour;
-in float along;
-flat in float dash;
 out vec4 pixel;
-void main() {
-  if (dash > 0.0 && mod(along, dash * 2.0) > dash) discard;
-  pixel = vec4(colour.rgb * colour.a, colour.a);
-}`;
+void main() { pixel = vec4(colour.rgb * colour.a, colour.a); }`;
 
 const FILL_VERTEX = `
 uniform mat4 matrix;
@@ -49,11 +41,6 @@ void main() {
   gl_Position = matrix * vec4(mix(one.xy, one.zw, done), 0.0, 1.0);
   colour = tint;
 }`;
-
-const FILL_FRAGMENT = `
-in vec4 colour;
-out vec4 pixel;
-void main() { pixel = vec4(colour.rgb * colour.a, colour.a); }`;
 
 export class MoversLayer {
   constructor(live) {
@@ -67,22 +54,22 @@ export class MoversLayer {
 
   onAdd(map, gl) {
     this.map = map;
-    this.line = makeProgram(gl, LINE_VERTEX, LINE_FRAGMENT);
-    this.fill = makeProgram(gl, FILL_VERTEX, FILL_FRAGMENT);
+    this.line = makeProgram(gl, LINE_VERTEX, FRAGMENT);
+    this.fill = makeProgram(gl, FILL_VERTEX, FRAGMENT);
     this.lineState = layOut(gl, this.line.program, FLOATS, 1,
-      [["one", 4, 0], ["other", 4, 4], ["tint", 4, 8], ["style", 2, 12]]);
+      [["one", 4, 0], ["other", 4, 4], ["tint", 4, 8], ["width", 1, 12]]);
     this.fillState = layOut(gl, this.fill.program, 8, 0, [["one", 4, 0], ["tint", 4, 4]]);
   }
 
-  // Draw all anew: `regions` of {track, slot, ring of offsets, colour, strong}, `rings` around
-  // objects, `links` between two objects.
+  // Draw all anew: `regions` of {path, ring of offsets, colour, strong, filled}, which go along a
+  // path, and `links` of {from, to, colour} between two paths.
   set(world, regions, links) {
     this.world = world;
     this.lines.clear();
     this.fills.clear();
     for (const region of regions) this.addRegion(region);
     for (const link of links) {
-      this.lines.add([...link.from, ...link.to, ...rgba(link.colour, 0.85), link.width, 5]);
+      this.lines.add([...link.from, ...link.to, ...rgba(link.colour, 0.7), LINK]);
     }
     this.dirty = true;
     this.map?.triggerRepaint();
@@ -96,7 +83,7 @@ export class MoversLayer {
     const middle = [fx, fy, tx, ty];
     corners.forEach((corner, i) => {
       const next = corners[(i + 1) % corners.length];
-      this.lines.add([...corner, ...next, ...line, strong ? 2.4 : 1.4, 0]);
+      this.lines.add([...corner, ...next, ...line, strong ? 2.4 : 1.4]);
       if (filled) for (const end of [middle, corner, next]) this.fills.add([...end, ...tint]);
     });
   }

@@ -80,7 +80,6 @@ export class OperatorView {
     byId("query-count").textContent = total.toLocaleString("en");
     if (this.chosen && !this.live.queries.has(this.chosen)) this.choose(null);
     this.list();
-    this.showChosen();
   }
 
   list() {
@@ -106,7 +105,18 @@ export class OperatorView {
       make("span", { class: "name" }, query.name),
       make("span", { class: "kind" }, kind.label),
       make("span", { class: "about" }, aboutQuery(query)),
-      make("b", { class: "size", title: "rows in the answer" }, this.sizeOf(query))));
+      make("b", { class: "size", title: "rows in the answer" }, this.sizeOf(query))),
+      isChosen ? this.details(query) : null);
+  }
+
+  details(query) {
+    const of = query.owner ? `, of ${query.owner}` : "";
+    return make("div", { class: "details" },
+      make("p", { class: "quiet" }, `on ${query.streams.join(", ")}${of}`),
+      make("pre", {}, query.sql),
+      make("div", { class: "pair" },
+        make("button", { type: "button", onclick: () => this.scene.zoomTo(query) }, "Go there"),
+        make("button", { type: "button", onclick: () => this.choose(null) }, "Show all again")));
   }
 
   sizeOf(query) {
@@ -119,28 +129,12 @@ export class OperatorView {
       const query = this.live.queries.get(item.dataset.query);
       if (query) item.querySelector(".size").textContent = this.sizeOf(query);
     }
-    this.showChosen();
   }
 
   choose(name) {
     this.chosen = name;
     if (this.isShown) this.enter();
     this.list();
-    this.showChosen();
-  }
-
-  showChosen() {
-    const box = byId("chosen");
-    const query = this.live.queries.get(this.chosen);
-    box.hidden = !query;
-    if (!query) return;
-    box.replaceChildren(
-      make("h3", {}, query.name),
-      make("p", { class: "quiet" }, `${this.sizeOf(query)} rows · ${query.streams.join(", ")}`
-        + (query.owner ? ` · of ${query.owner}` : "")),
-      make("pre", {}, query.sql),
-      make("div", { class: "pair" },
-        make("button", { type: "button", onclick: () => this.scene.zoomTo(query) }, "Go there"),
-        make("button", { type: "button", onclick: () => this.choose(null) }, "Show all again")));
+    byId("query-list").querySelector("[aria-pressed=true]")?.focus();
   }
 }

@@ -114,7 +114,7 @@ export class PointsLayer {
     gl.uniform4fv(uniforms.classes, this.colours);
     gl.uniform4fv(uniforms.marks, this.marks);
     gl.uniform4fv(uniforms.leaving, rgba(LEAVING));
-    gl.uniform4fv(uniforms.rim, rgba(live.isDark ? "#ffffff" : "#16202b"));
+    gl.uniform4fv(uniforms.rim, rgba(live.isDark ? "#12181f" : "#ffffff"));
     let goesOn = seconds() - live.markedAt < PULSE;
     for (const track of tracks) {
       const buffer = this.bufferOf(track);

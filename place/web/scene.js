@@ -207,7 +207,7 @@ export class Scene {
       const track = this.live.tracks.get(Number(index));
       if (!track) continue;
       for (const slot of slots) {
-        if (track.lives(slot)) found.push({ from: path, to: track.path(slot), colour, width: 1.6 });
+        if (track.lives(slot)) found.push({ from: path, to: track.path(slot), colour });
       }
     }
     return found;

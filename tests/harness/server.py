@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -75,7 +76,12 @@ def bearer(token: str | None) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serving(
-    home: Path, setup: str = "", *, idle: int = 300_000, **options: Any
+    home: Path,
+    setup: str = "",
+    *,
+    idle: int = 300_000,
+    tls: tuple[Path, Path] | None = None,
+    **options: Any,
 ) -> Iterator[Running]:
     """A server on a port of its own; `idle` is how soon silent streams go on, in microseconds."""
     settings = Settings(**{"data": home / "data", **options})
@@ -83,14 +89,15 @@ def serving(
         prepare(session, settings, setup)
         server = Server(session, home, settings, IdleClock(runtime_of(session), idle).look)
         listener.bind(("127.0.0.1", 0))
-        front = Front(configuration(server), server)
+        front = Front(configuration(server, *(tls or ())), server)
         thread = threading.Thread(target=front.run, args=([listener],), daemon=True)
         session.start()
         thread.start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        url = f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
         wait_for(lambda: front.started)
         try:
-            with httpx.Client(base_url=url, timeout=WAIT) as http:
+            trusted = ssl.create_default_context(cafile=tls[0]) if tls else True
+            with httpx.Client(base_url=url, timeout=WAIT, verify=trusted) as http:
                 yield Running(url, server, http)
         finally:
             front.should_exit = True
