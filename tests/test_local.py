@@ -37,7 +37,7 @@ def test_a_worker_goes_on_from_its_arrow_tables(
         as_it_is = getattr(LocalRuntime, name)
 
         def with_new_workers(self: LocalRuntime, *arguments: object) -> object:
-            turn = next(turns)  # all of them, or every other one: those that stay must fit
+            turn = next(turns)  # all of them, or those of a row: those that stay must fit
             self.workers = [
                 load_worker(
                     worker.place,
@@ -45,9 +45,9 @@ def test_a_worker_goes_on_from_its_arrow_tables(
                     lambda name: table_of(self.catalog, name, {}),
                     save_worker(worker),
                 )
-                if turn % 3 == 0 or number % 2 == turn % 3 - 1
+                if turn % 3 == 0 or worker.place.row == turn % 3 - 1
                 else worker
-                for number, worker in enumerate(self.workers)
+                for worker in self.workers
             ]
             return as_it_is(self, *arguments)
 
