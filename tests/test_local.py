@@ -57,7 +57,8 @@ def test_a_worker_goes_on_from_its_arrow_tables(
     for name in ("_take", "_become", "_probe"):
         monkeypatch.setattr(LocalRuntime, name, renewed(name))
     script = read_script(path)
-    ScriptRunner(script, opener("local", "2x2"), Batching.parse("random:2")).run()
+    for batching in ("one", "random:2"):
+        ScriptRunner(script, opener("local", "2x2"), Batching.parse(batching)).run()
 
 
 def cars(options: str = "") -> Session:
