@@ -36,6 +36,7 @@ EVERYBODY = {"admin", "client", "ingest", "nobody"}
 READERS = {"admin", "client"}
 ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/"): EVERYBODY,
+    ("GET", "/docs"): EVERYBODY,
     ("GET", "/vendor/{name}"): EVERYBODY,
     ("GET", "/openapi.json"): EVERYBODY,
     ("GET", "/health"): EVERYBODY,

@@ -278,3 +278,25 @@ def test_a_base_map_and_a_server_that_goes_away(browser: Any, tmp_path: Path) ->
         assert page.wrong == []
     page.until("document.querySelector('#connection').textContent.startsWith('offline')")
     context.close()
+
+
+def test_the_api_has_a_page_on_which_it_can_be_tried(page: Page, running: Running) -> None:
+    page.page.goto(f"{running.url}/docs")
+    wanted = page.until(
+        """async () => {
+          const { paths } = await (await fetch("/openapi.json")).json();
+          const count = Object.values(paths).flatMap((verbs) => Object.keys(verbs)).length;
+          return document.querySelectorAll(".route").length === count && count;
+        }"""
+    )
+    assert wanted > 10
+    route = page.page.locator(".route", has_text="POST/sql").first
+    route.locator("summary").click()
+    route.locator("textarea").fill('{"sql": "SHOW STREAMS"}')
+    route.get_by_role("button", name="Send").click()
+    shown = page.until(
+        "[...document.querySelectorAll('form pre')].map(p => p.textContent).find(t => t.length > 1)"
+    )
+    assert shown.startswith("200")
+    assert '"columns":["stream","objects","readings","late"]' in shown.replace(" ", "")
+    assert page.wrong == []

@@ -40,7 +40,7 @@ def make_app(server: Server) -> FastAPI:
         version=__version__,
         description="Continuous queries over moving objects.",
         lifespan=life,
-        docs_url=None,  # its pages come from elsewhere
+        docs_url=None,  # their scripts come from elsewhere; `/docs` is a page of our own
         redoc_url=None,
     )
     app.state.place = server
@@ -69,10 +69,11 @@ def _add_page(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
-        file = web / "index.html"
-        if not file.is_file():
-            raise Refused(404, "no_page", "this server has no page")
-        return FileResponse(file, media_type="text/html")
+        return FileResponse(web / "index.html", media_type="text/html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(web / "docs.html", media_type="text/html")
 
     @app.get("/vendor/{name}", include_in_schema=False)
     async def vendor(name: str) -> FileResponse:
