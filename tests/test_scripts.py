@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from place.tour import tour
 from place.script.blocks import Script, parse_script, read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import (
@@ -13,6 +12,7 @@ from place.script.runner import (
     ScriptRunner,
     completed,
 )
+from place.tour import tour
 
 SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 BATCHINGS = ("each", "one", "random:1", "random:2")

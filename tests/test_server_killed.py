@@ -112,6 +112,7 @@ class Listener(threading.Thread):
         super().__init__(daemon=True)
         self.view = view
         self.query = query
+        self.connected = threading.Event()
         self.socket_url = url.replace("http", "ws", 1) + f"/queries/{query}/updates"
         if view.seen:
             self.socket_url += f"?after={view.last_id}"
@@ -119,6 +120,7 @@ class Listener(threading.Thread):
     def run(self) -> None:
         try:
             with ws.connect(self.socket_url, open_timeout=30) as socket:
+                self.connected.set()
                 while True:
                     said = json.loads(socket.recv())
                     if isinstance(said, dict):
@@ -157,6 +159,8 @@ def killed(child: Child, kills: int) -> None:
         sender = Sender(child.url, number)
         for thread in (*listeners, sender):
             thread.start()
+        # Killed within their handshake, they would have nothing to resume.
+        assert all(listener.connected.wait(30) for listener in listeners)
         time.sleep(chance.uniform(1.0, 4.0))
         child.end(signal.SIGKILL)
         for thread in (*listeners, sender):

@@ -33,6 +33,10 @@ WHOLE = 1 << 62
 """The position after all deltas of a tick."""
 
 
+MANY = 64
+"""More parts of a column of texts than these are spelled out and encoded again."""
+
+
 class Numbered(NamedTuple):
     """A delta with its id."""
 
@@ -82,8 +86,7 @@ def pieces_of(changes: Sequence[Change]) -> list[Piece]:
     for types, group in groups.items():
         names = list(dict.fromkeys(change.query.name for change in group))
         numbers = {name: number for number, name in enumerate(names)}
-        table = pa.concat_tables([_table(c, numbers[c.query.name]) for c in group])
-        pieces.append(Piece(tuple(names), types, table.unify_dictionaries()))
+        pieces.append(Piece(tuple(names), types, _table(group, types, numbers)))
     return pieces
 
 
@@ -99,27 +102,32 @@ def write_outbox(storage: Storage, name: str, changes: Sequence[Change]) -> tupl
     return sum(map(len, changes)), size
 
 
-def _table(change: Change, number: int) -> pa.Table:
-    size = len(change)
-    instants = change.instants
-    if isinstance(instants, int):
-        at = _runs([instants], [size], pa.int64())
-    else:
-        at = pc.run_end_encode(pa.array(instants))
-    arrays = [_runs([number], [size], pa.int32()), _runs([change.sign], [size], pa.int8()), at]
-    names = [QUERY, SIGN, INSTANT]
-    for i, (column, kind) in enumerate(zip(change.columns, change.query.types, strict=True)):
-        if kind is Type.STRING and not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        elif kind is not Type.STRING and column.type != ARROW[kind]:
-            column = column.cast(ARROW[kind])
-        arrays.append(column)
-        names.append(f"c{i}")
+def _table(group: Sequence[Change], types: Sequence[Type], numbers: Mapping[str, int]) -> pa.Table:
+    """Changes one after the other, by whole columns: there may be one for each delta."""
+    sizes = np.fromiter(map(len, group), np.int64, len(group))
+    codes = np.fromiter((numbers[c.query.name] for c in group), np.int32, len(group))
+    signs = np.fromiter((c.sign for c in group), np.int8, len(group))
+    instants = np.concatenate(
+        [np.full(len(c), c.instants) if isinstance(c.instants, int) else c.instants for c in group]
+    )
+    heads = [np.repeat(codes, sizes), np.repeat(signs, sizes), instants]
+    arrays = [pc.run_end_encode(pa.array(head)) for head in heads]
+    arrays += [_column([c.columns[i] for c in group], kind) for i, kind in enumerate(types)]
+    names = [QUERY, SIGN, INSTANT, *(f"c{i}" for i in range(len(types)))]
     return pa.Table.from_arrays(arrays, names=names)
 
 
-def _runs(values: list[int], ends: list[int], kind: pa.DataType) -> pa.Array:
-    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values, kind))
+def _column(parts: Sequence[pa.Array], kind: Type) -> pa.Array:
+    """The parts of a column as one; texts by one dictionary."""
+    if kind is not Type.STRING:
+        wanted = ARROW[kind]
+        return pa.concat_arrays([p if p.type == wanted else p.cast(wanted) for p in parts])
+    if len(parts) > MANY:  # each has a dictionary of its own, which may be large
+        texts = [p.dictionary_decode() if pa.types.is_dictionary(p.type) else p for p in parts]
+        return pa.concat_arrays(texts).dictionary_encode()
+    coded = [p if pa.types.is_dictionary(p.type) else p.dictionary_encode() for p in parts]
+    whole = pa.chunked_array(coded).unify_dictionaries().combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def read_outbox(storage: Storage, name: str) -> list[Piece]:
