@@ -32,7 +32,7 @@ REGISTER QUERY per_type AS SELECT type, COUNT(id) AS vehicles, AVG(speed) AS km_
 REGISTER QUERY bridge_30s AS SELECT COUNT(DISTINCT id) AS vehicles FROM Vehicles INSIDE (0.5, 0.45, 0.01) WINDOW 30 SECONDS;
 -- Two readings of the same object: who brakes hard.
 REGISTER QUERY braking AS SELECT cur.id, prev.speed - cur.speed AS lost FROM Vehicles cur, Vehicles prev
-  WHERE cur.id = prev.id AND prev.speed - cur.speed > 55 WINDOW PREVIOUS;
+  WHERE cur.id = prev.id AND prev.speed - cur.speed > 25 WINDOW PREVIOUS;
 -- A join with a table, DISTINCT, and a whole table of queries in one statement.
 REGISTER QUERY fleet_out AS SELECT V.id, F.owner FROM Vehicles V, Fleet F WHERE V.id = F.id AND V.speed > 30;
 REGISTER QUERY kinds_on_bridge AS SELECT DISTINCT type FROM Vehicles INSIDE (0.5, 0.45, 0.01);
