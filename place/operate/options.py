@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from place.errors import ConfigurationError, StatementError
 from place.plan.apply import Change
 from place.plan.catalog import fold
-from place.session import Session, masked
+from place.session import Session, connect, masked
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
+
+if TYPE_CHECKING:
+    from place.runtime.spark.runtime import SparkRuntime
 
 CREATES = (s.CreateStream, s.CreateTable, s.CreateRegion, s.RegisterQuery, s.CreateSink)
 
@@ -55,6 +59,32 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
         help="have Spark fetch its connector to Kafka (once; it is kept)",
     )
     parser.add_argument("--ui", action="store_true", help="show Spark's own pages")
+
+
+def add_idle_option(parser: argparse.ArgumentParser) -> None:
+    """When a silent stream goes on without readings."""
+    parser.add_argument(
+        "--idle",
+        default="5 seconds",
+        metavar="DURATION",
+        help="a stream that has told nothing for so long goes on by the clock on the wall, so that"
+        " its objects time out (5 seconds; 0s for never)",
+    )
+
+
+def open_session(arguments: argparse.Namespace) -> Session:
+    """A session on Spark in the home directory, as the options ask for it."""
+    session = connect(
+        arguments.home,
+        master=arguments.master,
+        cells=arguments.cells,
+        storage=arguments.storage,
+        ui=arguments.ui,
+        settings=spark_settings(arguments),
+    )
+    if arguments.files_per_tick is not None:
+        cast("SparkRuntime", session.runtime).files_per_tick = arguments.files_per_tick
+    return session
 
 
 def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, cast
 from place.errors import PlaceError
 from place.model.schema import Stream
 from place.model.time import SECOND, parse_duration
-from place.operate.options import add_spark_options, read_setup, set_up, spark_settings
-from place.session import Session, connect
+from place.operate.options import (
+    add_idle_option,
+    add_spark_options,
+    open_session,
+    read_setup,
+    set_up,
+)
+from place.session import Session
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
@@ -38,13 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--once", action="store_true", help="read what the sources have now, then stop"
     )
-    parser.add_argument(
-        "--idle",
-        default="5 seconds",
-        metavar="DURATION",
-        help="a stream that has told nothing for so long goes on by the clock on the wall, so that"
-        " its objects time out (5 seconds; 0s for never)",
-    )
+    add_idle_option(parser)
     add_spark_options(parser)
     parser.set_defaults(run=run)
 
@@ -60,18 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    session = connect(
-        arguments.home,
-        master=arguments.master,
-        cells=arguments.cells,
-        storage=arguments.storage,
-        ui=arguments.ui,
-        settings=spark_settings(arguments),
-    )
-    with session:
+    with open_session(arguments) as session:
         runtime = cast("SparkRuntime", session.runtime)
-        if arguments.files_per_tick is not None:
-            runtime.files_per_tick = arguments.files_per_tick
         if arguments.setup is not None:
             session.loader.directory = arguments.setup.resolve().parent
         new = set_up(session, text)

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, cast
 from place.errors import ConfigurationError, PlaceError
 from place.model.time import parse_duration
 from place.operate.options import (
+    add_idle_option,
     add_spark_options,
+    open_session,
     positive,
     read_setup,
     set_up,
-    spark_settings,
 )
 from place.operate.run import IdleClock
 from place.runtime.tables import TableLoader
 from place.server.settings import MIB, Settings, is_loopback
 from place.server.store import ServerStore
-from place.session import Session, connect
+from place.session import Session
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
@@ -82,13 +83,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="let clients have webhooks at addresses of private networks",
     )
-    parser.add_argument(
-        "--idle",
-        default="5 seconds",
-        metavar="DURATION",
-        help="a stream that has told nothing for so long goes on by the clock on the wall"
-        " (5 seconds; 0s for never)",
-    )
+    add_idle_option(parser)
     add_spark_options(parser)
     parser.set_defaults(run=run)
 
@@ -113,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)  # the web server has its own, and gives the signal back to us
-    with _listening(arguments.host, arguments.port) as listener, _opened(arguments) as session:
+    with _listening(arguments.host, arguments.port) as listener, open_session(arguments) as session:
         new = prepare(session, settings, text)
         runtime = cast("SparkRuntime", session.runtime)
         server = Server(session, arguments.home, settings, IdleClock(runtime, idle).look)
@@ -189,20 +184,6 @@ def _address(listener: socket.socket, secure: bool) -> str:
     host, port = listener.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
     return f"{'https' if secure else 'http'}://{name}:{port}"
-
-
-def _opened(arguments: argparse.Namespace) -> Session:
-    session = connect(
-        arguments.home,
-        master=arguments.master,
-        cells=arguments.cells,
-        storage=arguments.storage,
-        ui=arguments.ui,
-        settings=spark_settings(arguments),
-    )
-    if arguments.files_per_tick is not None:
-        cast("SparkRuntime", session.runtime).files_per_tick = arguments.files_per_tick
-    return session
 
 
 def prepare(session: Session, settings: Settings, setup: str) -> int:
