@@ -8,7 +8,7 @@ import pytest
 from tests.harness.server import Running, bearer, serving, wait_for
 from tests.harness.town import SETUP, Town, index_of, looking
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("server")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from place.server.settings import is_loopback
 from place.server.store import ServerStore
 from tests.harness.server import WAIT, Running, bearer, serving, wait_for
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("server")
 
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);

@@ -13,7 +13,7 @@ from schemathesis.checks import not_a_server_error
 
 from tests.harness.server import Running, serving
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("server")
 
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);

@@ -11,7 +11,7 @@ from tests.harness.browser import PICTURE, TILE_AT, Page, archive_served, browsi
 from tests.harness.server import Running, serving, wait_for
 from tests.harness.town import SETUP, SHIPS, Town
 
-pytestmark = [pytest.mark.xdist_group("spark"), needs_browser]
+pytestmark = [pytest.mark.xdist_group("server"), needs_browser]
 
 
 @pytest.fixture(scope="module")
