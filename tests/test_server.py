@@ -230,7 +230,8 @@ def test_queries_are_described(served: Running) -> None:
     assert (around["kind"], around["moving"], around["region"]) == ("range", True, None)
     assert around["focal"] == {"stream": "Cars", "key": 3, "extents": [4.0, 2.0], "k": None}
     # Sizes follow the deltas, which are given out after the statement was answered.
-    wait_for(lambda: served.http.get("/queries/nearest").json()["size"] == 2)
+    wanted = len(served.answer("nearest"))
+    wait_for(lambda: served.http.get("/queries/nearest").json()["size"] == wanted)
     nearest = served.http.get("/queries/nearest").json()
     assert (nearest["kind"], nearest["moving"]) == ("knn", False)
     assert nearest["region"] == {"type": "Nearest", "coordinates": [1.0, 1.0], "k": 2}
