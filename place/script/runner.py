@@ -8,6 +8,7 @@ and, on every runtime and batching, that nothing bends it.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import tempfile
 from collections import Counter
@@ -108,15 +109,16 @@ class ScriptRunner:
         """Run all blocks; what the reference answered."""
         durable = any(isinstance(block, RecoverBlock) for block in self.script.blocks)
         with tempfile.TemporaryDirectory(prefix="place-script-") as scratch:
-            self._home = Path(scratch) if durable else None
+            self._home = Path(scratch) / "home" if durable else None
             self.reference = connect(runtime="reference")
             self.reference.loader.directory = self._directory
             self.session = self._open(self._home, self._directory)
             try:
-                for block in self.script.blocks:
-                    self._block = block
-                    self._run_block(block)
-                self._flush()
+                with contextlib.chdir(scratch):  # where sinks of the script write to
+                    for block in self.script.blocks:
+                        self._block = block
+                        self._run_block(block)
+                    self._flush()
             except (ScriptFailure, ScriptError):
                 raise
             except PlaceError as error:

@@ -7,8 +7,6 @@ import pyarrow as pa
 
 from place.sim.generator import Generator, Report
 
-FIELDS = ("id", "x", "y", "time", "type", "speed", "gone")
-
 
 def report_table(
     generator: Generator, report: Report, before: Report | None, time: int
