@@ -18,10 +18,10 @@ demo: $(READY)
 	@$(VENV)/bin/place demo
 
 test: lint
-	$(VENV)/bin/pytest -n $(JOBS) --dist loadgroup -m "not long"
+	$(VENV)/bin/pytest -n $(JOBS) --dist loadfile -m "not long"
 
 test-all: lint
-	PLACE_EXAMPLES=1000 $(VENV)/bin/pytest -n $(JOBS) --dist loadgroup
+	PLACE_EXAMPLES=1000 $(VENV)/bin/pytest -n $(JOBS) --dist loadfile
 	for cells in 1x1 1x2 2x2 3x1; do for batching in each one random:1 random:2 random:3 random:4 random:5; do \
 	  $(VENV)/bin/place script tests/scripts --runtime local --cells $$cells --batching $$batching || exit 1; done; done
 	for cells in 1x1 2x2; do for batching in each one random:1; do \

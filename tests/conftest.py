@@ -1,12 +1,20 @@
 """Fixtures that several tests share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.harness.route import Folder
+from tests.harness.town import Town, founded
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    with founded(tmp_path_factory.mktemp("town") / "home") as made:
+        yield made

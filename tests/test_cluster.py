@@ -13,7 +13,7 @@ import pytest
 from tests.harness.cluster import standalone_cluster
 from tests.test_killed import write_readings
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 
 def changelog(path: Path) -> Counter[tuple[object, ...]]:

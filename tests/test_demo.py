@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 import place
@@ -22,7 +21,6 @@ from place.session import Session
 COMMAND = [sys.executable, "-m", "place.cli", "demo", "--objects", "500", "--rate", "4"]
 
 
-@pytest.mark.xdist_group("server")
 def test_it_ends_by_itself_and_its_deltas_match_the_answers(tmp_path: Path) -> None:
     command = [*COMMAND, "--seconds", "12", "--home", str(tmp_path), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
@@ -40,7 +38,6 @@ def test_it_ends_by_itself_and_its_deltas_match_the_answers(tmp_path: Path) -> N
         assert sum(counts) == readings
 
 
-@pytest.mark.xdist_group("server")
 def test_it_stops_cleanly_when_asked(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "--no-map"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -55,7 +52,6 @@ def test_it_stops_cleanly_when_asked(tmp_path: Path) -> None:
     assert len(re.findall(r"│ +yes │", out)) == 14
 
 
-@pytest.mark.xdist_group("server")
 def test_the_view_shows_queries_figures_and_deltas(tmp_path: Path) -> None:
     arguments = argparse.Namespace(objects=300, rate=0, seed=1)
     text = statements(arguments).replace("rate = 0", "rate = 0, steps = 3")

@@ -174,7 +174,6 @@ def test_a_city_that_is_nowhere_is_refused() -> None:
         Recipe().make_city(stream_of("objects = 5", options="WITH (space = 'wgs84')").space)
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("cells", ["1x1", "2x2"])
 def test_the_pipeline_makes_the_readings_of_the_steps(tmp_path: Path, cells: str) -> None:
     queries = """
@@ -211,7 +210,6 @@ def seen(deltas: list[place.session.Delta]) -> Counter[object]:
     return Counter((delta.query, delta.sign, delta.row, delta.instant) for delta in deltas)
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_generator_without_an_end_is_not_drained(tmp_path: Path) -> None:
     with place.connect(tmp_path, master="local[2]") as session:
         session.sql(f"CREATE STREAM Cars ({COLUMNS}) FROM GENERATOR (objects = 10, nodes = 200)")

@@ -12,8 +12,6 @@ import pytest
 
 from tests.harness.kafka import CONNECTOR, broker, unavailable
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)
   FROM KAFKA (servers = '{servers}', topic = 'readings', format = 'json')

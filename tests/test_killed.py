@@ -15,8 +15,6 @@ import pytest
 
 from place.runtime.durable.crash import POINTS, VARIABLE
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 FILES = 12
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING)

@@ -8,21 +8,10 @@ import pytest
 from tests.harness.server import Running, bearer, serving, wait_for
 from tests.harness.town import SETUP, Town, index_of, looking
 
-pytestmark = pytest.mark.xdist_group("server")
-
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with serving(tmp_path_factory.mktemp("map") / "home", SETUP) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def town(running: Running) -> Town:
-    made = Town(running)
-    made.push(c1=(10, 10), c2=(15, 15), c3=(80, 80), c4=(90, 20), c5=(30, 12))
-    wait_for(lambda: len(running.answer("corner")) == 2)
-    return made
+def running(town: Town) -> Running:
+    return town.running
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,6 @@ from place.operate.run import IdleClock
 from place.operate.status import prometheus, read_status
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def test_a_setup_is_executed_once(tmp_path: Path) -> None:
     text = f"{CARS};\n{NEAR};"

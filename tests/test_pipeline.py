@@ -18,8 +18,6 @@ from place.runtime.spark.session import start_session
 from place.runtime.spark.task import write_told
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def test_changes_as_a_streaming_data_frame(tmp_path: Path) -> None:
     spark = start_session("local[2]")

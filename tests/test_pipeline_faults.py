@@ -21,8 +21,6 @@ from place.runtime.durable.storage import StorageFull
 from place.runtime.spark.pipeline import Keep, Pipeline
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def test_a_late_disappearance_is_set_aside(tmp_path: Path) -> None:
     with opened(tmp_path / "home") as session:

@@ -15,8 +15,6 @@ from place.server.settings import Settings
 from place.server.statements import within
 from tests.harness.server import Running, serving, wait_for
 
-pytestmark = pytest.mark.xdist_group("server")
-
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);
 CREATE STREAM Arriving (id BIGINT KEY, x DOUBLE, y DOUBLE);

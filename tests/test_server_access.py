@@ -24,8 +24,6 @@ from place.server.settings import is_loopback
 from place.server.store import ServerStore
 from tests.harness.server import WAIT, Running, bearer, serving, wait_for
 
-pytestmark = pytest.mark.xdist_group("server")
-
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);
 CREATE TABLE Owners (id BIGINT, owner STRING) AS VALUES (1, 'Ann');

@@ -13,8 +13,6 @@ from place.errors import ConfigurationError, ReadingError, StatementError
 from place.model.types import Type
 from tests.harness.server import Running, serving, wait_for
 
-pytestmark = pytest.mark.xdist_group("server")
-
 CARS = "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING)"
 NEAR = "REGISTER QUERY near AS SELECT id, kind FROM Cars INSIDE (0, 0, 5, 5)"
 

@@ -21,8 +21,6 @@ from place.server.encode import INITIAL, LAST, backlog, whole_answer
 from tests.harness.pipeline import runtime_of
 from tests.harness.server import Running, View, serving, wait_for
 
-pytestmark = pytest.mark.xdist_group("server")
-
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);
 REGISTER QUERY near AS SELECT id, kind FROM Cars INSIDE (0, 0, 5, 5);

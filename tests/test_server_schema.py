@@ -13,8 +13,6 @@ from schemathesis.checks import not_a_server_error
 
 from tests.harness.server import Running, serving
 
-pytestmark = pytest.mark.xdist_group("server")
-
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);
 REGISTER QUERY near AS SELECT id, kind FROM Cars INSIDE (0, 0, 5, 5);

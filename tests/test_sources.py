@@ -25,8 +25,6 @@ from tests.harness.pipeline import (
     written,
 )
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 BROKEN = {  # by the first field: the row, and what the reason says
     "701": ("701,abc,1,{ts},a,", 'column "x": '),
     "": (",1,1,{ts},a,", "key"),

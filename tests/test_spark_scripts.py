@@ -26,7 +26,6 @@ def chosen() -> Iterator[ParameterSet]:
         yield pytest.param(path, way, marks=marks, id=f"{path.parent.name}/{path.stem}")
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize(("path", "way"), list(chosen()))
 def test_script(path: Path, way: tuple[str, str]) -> None:
     cells, batching = way

@@ -6,13 +6,14 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import websockets.sync.client as ws
 
 from place.server.frames import HEADER
-from tests.harness.server import Running, bearer
+from tests.harness.server import Running, bearer, serving, wait_for
 
 SHIPS = """
 CREATE STREAM Ships (name STRING KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP) WITH (space = 'wgs84');
@@ -43,6 +44,16 @@ class Town:
             number = int(name[1:])
             rows.append([number, x, y, at, "cab" if number % 2 else "bus"])
         self.running.push("Cars", rows, time=at)
+
+
+@contextlib.contextmanager
+def founded(home: Path) -> Iterator[Town]:
+    """A town on a server of its own: five cars, two of them in the corner."""
+    with serving(home, SETUP) as running:
+        made = Town(running)
+        made.push(c1=(10, 10), c2=(15, 15), c3=(80, 80), c4=(90, 20), c5=(30, 12))
+        wait_for(lambda: len(running.answer("corner")) == 2)
+        yield made
 
 
 class Looking:
