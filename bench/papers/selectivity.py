@@ -68,7 +68,8 @@ def count_deltas(reports: Sequence[Report], areas: Iterable[float], watch: Watch
             moment = round(report.step * PERIOD * SECOND)
             told = Segment("Objects", _segment(session, report, moment))
             for change in runtime.take([told, Advance(moment, "Objects")]):
-                counts[change.query.name][change.sign] += len(change)
+                for part in change.by_query():
+                    counts[part.queries[0].name][part.sign] += len(part)
     return [
         {
             "area": area,

@@ -229,5 +229,5 @@ def _changes(
         if len(mine):
             mine = np.repeat(mine, np.abs(weights[mine]))
             columns = tuple(rows.array(i, mine) for i in range(len(rows.columns)))
-            changes.append(Change(query, sign, instant, columns, is_settled))
+            changes.append(Change((query,), sign, instant, columns, is_settled))
     return changes

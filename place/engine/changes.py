@@ -1,16 +1,17 @@
 """Changes: deltas by columns, as they come out of a cell, and their consolidation.
 
-A change holds rows of one query that all joined or all left. Rows of one answer may come from
-several cells, and a row that leaves in one place and comes in another is no delta; so changes are
-settled above the cells, but for those whose rows name their object and region.
+A change holds rows that all joined or all left, of queries whose rows are made together. Rows of
+one answer may come from several cells, and a row that leaves in one place and comes in another is
+no delta; so changes are settled above the cells, but for those whose rows name their object and
+region.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, replace
+from itertools import pairwise, repeat
 
 import numpy as np
 import pyarrow as pa
@@ -26,17 +27,19 @@ Instants = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Change:
-    """Rows of a query, by columns, that joined (+1) or left (−1) its answer.
+    """Rows of queries, by columns, that joined (+1) or left (−1) their answers.
 
     `instants` is one for all rows, or one for each. `is_settled` tells that no other change can
-    hold the same row with the opposite sign.
+    hold the same row with the opposite sign. `owners` are the places in `queries` of the query that
+    each row is of; None if there is only one. All queries have rows of the same types.
     """
 
-    query: Query
+    queries: tuple[Query, ...]
     sign: Sign
     instants: int | Instants
     columns: tuple[pa.Array, ...]
     is_settled: bool
+    owners: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -49,9 +52,34 @@ class Change:
             if isinstance(self.instants, int)
             else self.instants.tolist()
         )
-        name, sign = self.query.name, self.sign
+        names: Iterable[str] = (
+            repeat(self.queries[0].name, len(self))
+            if self.owners is None
+            else (self.queries[owner].name for owner in self.owners.tolist())
+        )
         return [
-            Delta(name, sign, row, instant) for row, instant in zip(rows, instants, strict=True)
+            Delta(name, self.sign, row, instant)
+            for name, row, instant in zip(names, rows, instants, strict=True)
+        ]
+
+    def by_query(self) -> list[Change]:
+        """The same, each change of one query."""
+        if self.owners is None:
+            return [self]
+        order = np.argsort(self.owners, kind="stable")
+        owners = self.owners[order]
+        columns = [column.take(pa.array(order)) for column in self.columns]
+        at = self.instants if isinstance(self.instants, int) else self.instants[order]
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
+        return [
+            replace(
+                self,
+                queries=(self.queries[owners[start]],),
+                instants=at if isinstance(at, int) else at[start:end],
+                columns=tuple(column.slice(start, end - start) for column in columns),
+                owners=None,
+            )
+            for start, end in pairwise(cuts)
         ]
 
 
@@ -62,12 +90,18 @@ def settle(changes: Sequence[Change]) -> list[Change]:
     """
     settled: list[Change] = []
     groups: dict[str, list[Change]] = {}
-    for change in changes:
-        if len(change):
-            groups.setdefault(change.query.name, []).append(change)
     few = sum(map(len, changes)) < FEW
+    loose = {query.name for change in changes if not change.is_settled for query in change.queries}
+    for change in changes:
+        if not len(change):
+            continue
+        if not few and loose.isdisjoint(query.name for query in change.queries):
+            settled.append(change)
+            continue
+        for part in change.by_query():
+            groups.setdefault(part.queries[0].name, []).append(part)
     for group in groups.values():
-        if not few and (all(c.is_settled for c in group) or len({c.sign for c in group}) == 1):
+        if not few and len({change.sign for change in group}) == 1:
             settled += group
         elif sum(map(len, group)) < FEW:
             settled += _settled_few(group)
@@ -78,7 +112,7 @@ def settle(changes: Sequence[Change]) -> list[Change]:
 
 def _settled_few(group: list[Change]) -> list[Change]:
     """By counting rows; negative ones first, in order, as people read them."""
-    query = group[0].query
+    query = group[0].queries[0]
     by_instant: dict[int, list[Delta]] = {}
     for change in group:
         for delta in change.deltas():
@@ -105,14 +139,14 @@ def from_deltas(query: Query, deltas: Sequence[Delta]) -> list[Change]:
                 )
             )
             instants = np.array([delta.instant for delta in some], np.int64)
-            changes.append(Change(query, some[0].sign, instants, columns, True))
+            changes.append(Change((query,), some[0].sign, instants, columns, True))
             start = i
     return changes
 
 
 def _settled_many(group: list[Change]) -> list[Change]:
     """By Arrow: the signs of equal rows at an instant add up."""
-    query = group[0].query
+    query = group[0].queries[0]
     parts = []
     for change in group:
         size = len(change)
@@ -135,7 +169,7 @@ def _settled_many(group: list[Change]) -> list[Change]:
         if rows.num_rows:
             kept = tuple(rows[name].combine_chunks() for name in keys[:-1])
             instants = rows["instant"].to_numpy()
-            found.append(Change(query, sign, instants, kept, True))
+            found.append(Change((query,), sign, instants, kept, True))
     return found
 
 

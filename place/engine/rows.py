@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from place.engine.regions import Regions
 from place.engine.tally import TOLD
 from place.engine.vector import outputs, same_rows
 from place.kernels.order import SERIAL, Pool
+from place.model.delta import Sign
 from place.plan.expression import Column
 
 if TYPE_CHECKING:
@@ -165,33 +165,34 @@ def make_changes(
         sides = pool.map([partial(side, was, False), partial(side, now, True)])
         if plan.watches:
             sides = _without_stays(sides[0], sides[1], was & now)
-        for (chosen, columns), sign in zip(sides, (-1, 1), strict=True):
+        signs: tuple[Sign, Sign] = (-1, 1)
+        for (chosen, columns), sign in zip(sides, signs, strict=True):
             at = instants if isinstance(instants, int) else instants[chosen]
             changes += by_plan(cell, numbers[chosen], columns, sign, at)
     return changes
 
 
 def by_plan(
-    cell: Cell, numbers: Numbers, columns: Sequence[pa.Array], sign: int, instants: int | Numbers
+    cell: Cell, numbers: Numbers, columns: Sequence[pa.Array], sign: Sign, instants: int | Numbers
 ) -> list[Change]:
-    """Rows of several plans, whose numbers are given, as changes, each of one plan."""
+    """Rows of plans of one shape, whose numbers are given, as a change, or nothing."""
     if not len(numbers):
         return []
     cell.tally.count(TOLD, numbers)
-    cuts = [0, len(numbers)]
-    if (numbers != numbers[0]).any():
+    if (numbers == numbers[0]).all():
+        plans, owners = [cell.plans[int(numbers[0])]], None
+    else:  # those of one query stand together
         order = np.argsort(numbers, kind="stable")
         numbers = numbers[order]
         columns = [column.take(pa.array(order)) for column in columns]
         instants = instants if isinstance(instants, int) else instants[order]
-        cuts[1:1] = (np.flatnonzero(np.diff(numbers)) + 1).tolist()
-    changes: list[Change] = []
-    for start, end in pairwise(cuts):
-        plan = cell.plans[int(numbers[start])]
-        at = instants if isinstance(instants, int) else instants[start:end]
-        some = tuple(column.slice(start, end - start) for column in columns)
-        changes.append(Change(plan.asked, sign, at, some, plan.is_keyed))  # type: ignore[arg-type]
-    return changes
+        is_next = np.concatenate([[False], numbers[1:] != numbers[:-1]])
+        owners = np.cumsum(is_next, dtype=np.int32)
+        firsts = numbers[np.concatenate([[0], np.flatnonzero(is_next)])]
+        plans = [cell.plans[number] for number in firsts.tolist()]
+    asked = tuple(plan.asked for plan in plans)
+    is_keyed = all(plan.is_keyed for plan in plans)
+    return [Change(asked, sign, instants, tuple(columns), is_keyed, owners)]
 
 
 def _without_stays(before: Rows, after: Rows, both: NDArray[np.bool_]) -> list[Rows]:

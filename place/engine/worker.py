@@ -112,7 +112,7 @@ class Worker:
             found += timeline.register([query], tables, contents, _stage(catalog))
         return [
             replace(each, is_settled=False)
-            if isinstance(each, Change) and each.query.name in again
+            if isinstance(each, Change) and any(query.name in again for query in each.queries)
             else each
             for each in self._answered(found)
         ]
@@ -291,7 +291,13 @@ class Worker:
         self._seen = observed(timeline.cell, PROBE)
         timeline.drop([PROBE])
         # kNN queries that choose among the same candidates may have been told again.
-        return [each for each in found if each.query.name == PROBE]
+        changes = [each for each in found if isinstance(each, Change)]
+        parts = [each for each in found if not isinstance(each, Change)]
+        mine = [each for change in changes for each in change.by_query()]
+        return [
+            *(change for change in mine if change.queries[0].name == PROBE),
+            *(part for part in parts if part.query.name == PROBE),
+        ]
 
     def instant(self, query: Query) -> int:
         """The instant that a registered query has reached."""

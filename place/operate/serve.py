@@ -32,7 +32,7 @@ from place.session import Session
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
 
-PORT = 8765
+PORT, BACKLOG = 8765, 2048
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -114,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         server = Server(session, arguments.home, settings, IdleClock(runtime, idle).look)
         address = _address(listener, settings.secure)
         last = runtime.pipeline.last
+        listener.listen(BACKLOG)  # whoever reads the address can connect, and waits for a moment
         print(
             f"place serve: {address}, {arguments.home}, {new} new statements,"
             f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",

@@ -81,12 +81,14 @@ def pieces_of(changes: Sequence[Change]) -> list[Piece]:
     """Changes by the types of their rows."""
     groups: dict[tuple[Type, ...], list[Change]] = {}
     for change in changes:
-        groups.setdefault(change.query.types, []).append(change)
+        groups.setdefault(change.queries[0].types, []).append(change)
     pieces = []
     for types, group in groups.items():
-        names = list(dict.fromkeys(change.query.name for change in group))
-        numbers = {name: number for number, name in enumerate(names)}
-        pieces.append(Piece(tuple(names), types, _table(group, types, numbers)))
+        numbers: dict[str, int] = {}
+        for change in group:
+            for query in change.queries:
+                numbers.setdefault(query.name, len(numbers))
+        pieces.append(Piece(tuple(numbers), types, _table(group, types, numbers)))
     return pieces
 
 
@@ -103,14 +105,16 @@ def write_outbox(storage: Storage, name: str, changes: Sequence[Change]) -> tupl
 
 
 def _table(group: Sequence[Change], types: Sequence[Type], numbers: Mapping[str, int]) -> pa.Table:
-    """Changes one after the other, by whole columns: there may be one for each delta."""
+    """Changes one after the other, by whole columns: there may be many of a few rows."""
     sizes = np.fromiter(map(len, group), np.int64, len(group))
-    codes = np.fromiter((numbers[c.query.name] for c in group), np.int32, len(group))
-    signs = np.fromiter((c.sign for c in group), np.int8, len(group))
-    instants = np.concatenate(
-        [np.full(len(c), c.instants) if isinstance(c.instants, int) else c.instants for c in group]
-    )
-    heads = [np.repeat(codes, sizes), np.repeat(signs, sizes), instants]
+    signs = np.fromiter((change.sign for change in group), np.int8, len(group))
+    codes, instants = [], []
+    for change in group:
+        mine = np.array([numbers[query.name] for query in change.queries], np.int32)
+        codes.append(np.repeat(mine, len(change)) if change.owners is None else mine[change.owners])
+        at = change.instants
+        instants.append(np.full(len(change), at) if isinstance(at, int) else at)
+    heads = [np.concatenate(codes), np.repeat(signs, sizes), np.concatenate(instants)]
     arrays = [pc.run_end_encode(pa.array(head)) for head in heads]
     arrays += [_column([c.columns[i] for c in group], kind) for i, kind in enumerate(types)]
     names = [QUERY, SIGN, INSTANT, *(f"c{i}" for i in range(len(types)))]
@@ -144,15 +148,15 @@ def read_outbox(storage: Storage, name: str) -> list[Piece]:
 
 def changes_of(piece: Piece, queries: Mapping[str, Query]) -> list[Change]:
     """The changes that a piece was written from, not settled."""
+    asked = tuple(queries[name] for name in piece.names)
     codes, signs = (column.to_numpy() for column in (piece.codes, piece.signs))
     instants = piece.instants.to_numpy()
     changes = []
-    for code, name in enumerate(piece.names):
-        for sign in (-1, 1):
-            chosen = np.flatnonzero((codes == code) & (signs == sign))
-            if len(chosen):
-                columns = tuple(column.take(pa.array(chosen)) for column in piece.columns)
-                changes.append(Change(queries[name], sign, instants[chosen], columns, False))
+    for sign in (-1, 1):
+        chosen = np.flatnonzero(signs == sign)
+        if len(chosen):
+            columns = tuple(column.take(pa.array(chosen)) for column in piece.columns)
+            changes.append(Change(asked, sign, instants[chosen], columns, False, codes[chosen]))
     return changes
 
 
