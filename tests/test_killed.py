@@ -16,6 +16,8 @@ import pytest
 from place.runtime.durable.crash import POINTS, VARIABLE
 
 FILES = 12
+SHORT = ("outbox", "commit", "delivery")
+"""The points of `make test`; `make test-all` has all of them."""
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING)
   FROM FILES ('{directory}/incoming', format = 'csv') WITH (timeout = '5 seconds');
@@ -122,7 +124,10 @@ def content(rows: list[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
     return Counter(row[2:] for row in rows)
 
 
-@pytest.mark.parametrize("crash", POINTS)
+@pytest.mark.parametrize(
+    "crash",
+    [pytest.param(p, marks=() if p in SHORT else (pytest.mark.long,)) for p in POINTS],
+)
 def test_killed_at_a_named_point(crash: str, undisturbed: Path, tmp_path: Path) -> None:
     write_readings(tmp_path)
     subscriber = Subscriber(tmp_path)

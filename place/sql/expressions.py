@@ -7,6 +7,7 @@ the operands of this language and always says what it expected, and the few pred
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -44,7 +45,7 @@ class ExpressionParser(Parser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.offset = 0
-        self.line_starts = [0]
+        self.line_starts: Sequence[int] = [0]
         self.from_names: frozenset[str] = frozenset()
 
     # Places and errors

@@ -7,7 +7,8 @@ in the wrong place is answered with what was expected there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -49,6 +50,11 @@ FOREIGN = {
 }
 
 
+@lru_cache(maxsize=1)  # statements of one text come one after the other
+def _line_starts(text: str) -> Sequence[int]:
+    return [0, *(match.end() for match in re.finditer(r"\n", text))]
+
+
 class StatementParser(ClauseParser):
     """Parses one statement of the language."""
 
@@ -56,7 +62,7 @@ class StatementParser(ClauseParser):
         """The statement that `tokens` are the whole of."""
         self.reset()
         self.sql, self.offset = sql, offset
-        self.line_starts = [0, *(match.end() for match in re.finditer(r"\n", text))]
+        self.line_starts = _line_starts(text)
         self._chunks = [tokens]
         self._advance_chunk()
         statement = self._statement()
