@@ -17,8 +17,12 @@ import httpx
 import pytest
 import websockets.exceptions
 
+from place.model.segment import make_segment
+from place.model.time import format_timestamp
+from place.runtime.arrow import readings_of
+from place.runtime.spark.pipeline import Keep
 from place.server.encode import INITIAL, LAST, backlog, whole_answer
-from tests.harness.pipeline import runtime_of
+from tests.harness.pipeline import opened, reading, runtime_of
 from tests.harness.server import Running, View, serving, wait_for
 
 SETUP = """
@@ -377,6 +381,40 @@ def test_a_webhook_misses_nothing_of_what_happens_while_the_server_is_away(
     assert [(delta["sign"], delta["row"][0]) for delta in view.seen] == [
         *((1, 2), (1, 3), (-1, 2), (1, 4)),
     ]
+
+
+def test_deltas_are_kept_for_a_webhook_whoever_opens_the_home(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Ticks without the server, and readings that become ticks while it starts, sweep nothing."""
+    home = tmp_path_factory.mktemp("held") / "home"
+    keep = Keep(ticks=2)
+    receiver = Receiver()
+    port = receiver.port
+    with serving(home, SETUP, idle=0, keep=keep) as running:
+        running.http.post("/queries/near/webhooks", json={"url": receiver.url})
+        receiver.close()
+        Cars(running).push((1, 1.0))
+    with opened(home, keep=keep) as session:
+        for car in range(2, 7):
+            session.push("Cars", [late(car)], time=late(car)[3])
+        stream = session.stream("Cars")
+        accepted = make_segment(stream, list(readings_of(stream, [late(7), late(8)], None)))
+        runtime_of(session).accept(stream, accepted)
+    receiver = Receiver(port)
+    with serving(home, SETUP, idle=0, keep=keep) as running:
+        running.push("Cars", [], time=format_timestamp(late(9)[3]))
+        wait_for(lambda: len(receiver.deltas()) == 8)
+        (hook,) = running.http.get("/queries/near/webhooks").json()
+        assert not hook["lost"]
+        running.http.delete(f"/queries/near/webhooks/{hook['id']}")
+    receiver.close()
+    assert [delta["row"][0] for delta in receiver.deltas()] == list(range(1, 9))
+
+
+def late(car: int) -> tuple[Any, ...]:
+    """A reading of a car near by, after all that other tests push."""
+    return reading(car, 1.0, 1.0, 80_000 + car)
 
 
 # The texts

@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field
 
 from place.errors import PlaceError
 from place.plan.catalog import fold
+from place.runtime.durable.sinks import NOBODY, REMEMBER
 from place.server.access import Reader, server_of
 from place.server.encode import INITIAL, LAST, Encoded, Message, backlog, parse_id
 from place.server.errors import Refused, not_found
@@ -38,10 +39,6 @@ PATIENCE, LONGEST_PAUSE = 10.0, 60.0
 """Seconds for an address to answer, and between attempts at most."""
 MOST = 10
 """Webhooks of one query."""
-HOLD_TICKS, HOLD_BYTES = 100_000, 8 << 30
-"""Deltas are kept for an address that does not answer, so many ticks and so many bytes at most."""
-REMEMBER = 100
-"""An address to which nothing has to be sent is remembered to be up to date every so many ticks."""
 
 
 @dataclass
@@ -63,9 +60,7 @@ class Webhooks:
         self._lines: dict[str, Line] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx.AsyncClient | None = None
-        pipeline = server.runtime.pipeline
-        others = pipeline.delivered
-        pipeline.delivered = lambda: min(others(), self.delivered())
+        server.runtime.deliveries.others = self.delivered
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -91,17 +86,15 @@ class Webhooks:
 
     def delivered(self) -> int:
         """The last tick that all have got, except those that have been waited for long enough."""
-        pipeline = self._server.runtime.pipeline
-        newest = pipeline.last.tick if pipeline.last is not None else 0
-        oldest = 1 << 62
-        for line in list(self._lines.values()) or self._not_begun():
-            hook = line.webhook
-            tick, position = hook.after
-            done = tick if position >= INITIAL else tick - 1
-            if hook.lost is None and newest - done <= HOLD_TICKS:
-                oldest = min(oldest, done)
-        if oldest < newest and pipeline.kept_bytes() > HOLD_BYTES:
-            return 1 << 62
+        deliveries = self._server.runtime.deliveries
+        hooks = [line.webhook for line in list(self._lines.values()) or self._not_begun()]
+        done = [
+            hook.after[0] if hook.after[1] >= INITIAL else hook.after[0] - 1
+            for hook in hooks
+            if hook.lost is None
+        ]
+        oldest = min(filter(deliveries.may_hold, done), default=NOBODY)
+        deliveries.hold(oldest)
         return oldest
 
     def _not_begun(self) -> list[Line]:
@@ -115,7 +108,9 @@ class Webhooks:
 
     def add(self, webhook: Webhook) -> Line:
         self._server.store.add_webhook(webhook)
-        return self._begin(webhook)
+        line = self._begin(webhook)
+        self.delivered()  # from now on deltas are kept for it, whoever opens this home
+        return line
 
     def remove(self, number: str) -> None:
         line = self._lines.pop(number)

@@ -18,6 +18,7 @@ import websockets.sync.client as ws
 
 from place.operate.run import IdleClock
 from place.operate.serve import prepare
+from place.runtime.spark.pipeline import Keep
 from place.server.front import Front, configuration
 from place.server.settings import Settings
 from place.server.state import Server
@@ -81,11 +82,12 @@ def serving(
     *,
     idle: int = 300_000,
     tls: tuple[Path, Path] | None = None,
+    keep: Keep | None = None,
     **options: Any,
 ) -> Iterator[Running]:
     """A server on a port of its own; `idle` is how soon silent streams go on, in microseconds."""
     settings = Settings(**{"data": home / "data", **options})
-    with opened(home) as session, socket.socket() as listener:
+    with opened(home, keep=keep) as session, socket.socket() as listener:
         prepare(session, settings, setup)
         server = Server(session, home, settings, IdleClock(runtime_of(session), idle).look)
         listener.bind(("127.0.0.1", 0))

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class Home:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._writing = threading.Lock()
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._lock = (directory / LOCK).open("a+", encoding="utf-8")
@@ -50,8 +52,9 @@ class Home:
 
     def remember(self, **facts: Any) -> None:
         """Keep facts about the home."""
-        self.about |= facts
-        self._write(self.about)
+        with self._writing:
+            self.about |= facts
+            self._write(self.about)
 
     def _write(self, about: dict[str, Any]) -> None:
         draft = self.directory / f"{ABOUT}.tmp"

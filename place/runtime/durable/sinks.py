@@ -38,6 +38,13 @@ CHANGELOG = pa.schema(
 """A delta as others read it: `row` is a JSON array, (tick, position) the id."""
 
 
+NOBODY = 1 << 62
+"""The tick that all have got where there is nobody to wait for."""
+HOLD_TICKS, HOLD_BYTES = 100_000, 8 << 30
+"""Deltas are kept for those who do not take them, so many ticks and so many bytes at most."""
+REMEMBER = 100
+"""How far they are is written down every so many ticks where nothing else has to be."""
+
 WEBHOOK_PATIENCE = 10.0
 """Seconds for an address to answer."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,10 @@ from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.sinks import (
+    HOLD_BYTES,
+    HOLD_TICKS,
+    NOBODY,
+    REMEMBER,
     Delivery,
     ParquetTarget,
     Target,
@@ -27,6 +32,10 @@ from place.runtime.durable.storage import digest
 if TYPE_CHECKING:
     from place.runtime.spark.pipeline import Keep
     from place.runtime.spark.runtime import SparkRuntime
+
+
+HELD = "held"
+"""The fact about a home that tells which deltas others than its sinks still need."""
 
 
 class KafkaTarget:
@@ -53,10 +62,36 @@ class Deliveries:
     def __init__(self, runtime: SparkRuntime) -> None:
         self._runtime = runtime
         self._known: dict[str, Delivery] = {}
+        self.others: Callable[[], int] = self._remembered
+        """The last tick that all others have got for whom deltas are kept."""
 
     def delivered(self) -> int:
-        """The last tick that all sinks have got."""
-        return min((d.tick for d in self._known.values()), default=1 << 62)
+        """The last tick that all sinks have got, and all others for whom deltas are kept."""
+        return min([self.others(), *(d.tick for d in self._known.values())])
+
+    def may_hold(self, tick: int) -> bool:
+        """Are deltas after a tick still kept for somebody else who does not take them?"""
+        pipeline = self._runtime.pipeline
+        newest = pipeline.last.tick if pipeline.last is not None else 0
+        behind = newest - tick
+        return behind <= 0 or (behind <= HOLD_TICKS and pipeline.kept_bytes() <= HOLD_BYTES)
+
+    def hold(self, tick: int) -> None:
+        """Remember the last tick that others have got, for whoever opens this home next.
+
+        An older tick only keeps more, so not each one has to be written down.
+        """
+        home = self._runtime.home
+        known = home.about.get(HELD)
+        if tick >= NOBODY:
+            if known is not None:
+                home.remember(**{HELD: None})
+        elif known is None or not known <= tick < known + REMEMBER:
+            home.remember(**{HELD: tick})
+
+    def _remembered(self) -> int:
+        held = self._runtime.home.about.get(HELD)
+        return held if held is not None and self.may_hold(held) else NOBODY
 
     def failures(self) -> dict[str, str]:
         """What keeps sinks from getting their deltas."""
