@@ -17,8 +17,10 @@ from place.engine.worker import UNORDERED, Segment
 from place.errors import ConfigurationError, PlaceError, StatementError
 from place.model.clock import Clock
 from place.model.segment import make_segment
+from place.runtime.arrow import readings_of
 from place.runtime.durable.storage import StorageFull
 from place.runtime.spark.pipeline import Keep, Pipeline
+from place.session import Session
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
 
@@ -256,3 +258,50 @@ def test_an_empty_batch_is_a_tick_of_several_cells_too(tmp_path: Path) -> None:
         session.attach("Cars", frame.where("id > 5"))
         session.drain()
         assert runtime_of(session).statistics("Cars")["readings"] == 0
+
+
+def accept(session: Session, *cars: tuple[Any, ...]) -> None:
+    """Readings that are acknowledged and wait for a tick."""
+    stream = session.stream("Cars")
+    table = make_segment(stream, list(readings_of(stream, cars, None)))
+    runtime_of(session).accept(stream, table)
+
+
+def test_a_file_of_readings_that_is_damaged_does_not_stop_the_others(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with opened(home) as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        runtime = runtime_of(session)
+        for car in (1, 2, 3):
+            accept(session, reading(car, 1, 1, car))
+        damaged = sorted((home / "ingest").iterdir())[1]
+        damaged.write_bytes(b"no Arrow")
+        with pytest.raises(PlaceError):
+            runtime.pump()
+        runtime.take_singly()
+        assert runtime.waiting() == (0, 0)
+        session.advance((START + 9) * 1_000_000)
+        assert session.answer("near") == [(1, "a"), (3, "a")]
+        assert [path.name for path in (home / "ingest").iterdir()] == [f"{damaged.name}.failed"]
+
+
+def test_readings_are_kept_when_there_can_be_no_tick_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ConfigurationError("the storage is away")
+
+    with opened(tmp_path / "home") as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        runtime = runtime_of(session)
+        accept(session, reading(1, 1, 1, 1))
+        with monkeypatch.context() as patched:
+            patched.setattr(Pipeline, "_run", fail)
+            with pytest.raises(PlaceError, match="the storage is away"):
+                runtime.take_singly()
+        assert runtime.waiting()[0] == 1
+        runtime.take_singly()
+        session.advance((START + 9) * 1_000_000)
+        assert session.answer("near") == [(1, "a")]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("place.server")
 POLL, PATIENCE = 0.2, 5.0
 """Seconds between looks when nothing is told, and between attempts when ticks fail."""
+ATTEMPTS = 3
+"""After so many that failed, readings are taken file by file, and those that are bad set aside."""
 
 
 class Pump:
@@ -30,6 +32,7 @@ class Pump:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="place-pump", daemon=True)
         self.failure: PlaceError | None = None
+        self._failures = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -51,18 +54,23 @@ class Pump:
             self._told.clear()
             try:
                 self._turn()
-                self.failure = None
+                self.failure, self._failures = None, 0
             except PlaceError as error:
                 if self.failure is None or str(self.failure) != str(error):
                     LOG.error("no tick: %s", error)
-                self.failure = error
-                self._stopping.wait(PATIENCE)
+                self._fail(error)
             except Exception as error:  # of Spark, or a bug: the server goes on and says so
                 LOG.exception("no tick")
-                self.failure = PlaceError(f"a tick failed: {error}".partition("\n")[0])
-                self._stopping.wait(PATIENCE)
+                self._fail(PlaceError(f"a tick failed: {error}".partition("\n")[0]))
+
+    def _fail(self, error: PlaceError) -> None:
+        self.failure = error
+        self._failures += 1
+        self._stopping.wait(PATIENCE)
 
     def _turn(self) -> None:
+        if self._failures and self._failures % ATTEMPTS == 0:
+            self._runtime.take_singly()
         while not self._stopping.is_set() and self._runtime.pump() is not None:
             pass
         if self._look is not None and not self._stopping.is_set():

@@ -133,18 +133,20 @@ class SparkRuntime:
             except StorageFull:
                 raise
             except PlaceError:
-                self._take_singly()
+                self.take_singly()
 
-    def _take_singly(self) -> None:
+    def take_singly(self) -> None:
         """Make ticks of files that make none together: one that is bad must not stop the rest."""
-        for logged in self.ingest.due():
-            try:
-                self._take([logged])
-            except StorageFull:
-                raise
-            except PlaceError as error:
-                self.ingest.set_aside(logged)
-                print(f"place: {logged.name}{FAILED} is set aside: {error}", file=sys.stderr)
+        with self.pipeline.lock:
+            for logged in self.ingest.due():
+                try:
+                    self._take([logged])
+                except StorageFull:
+                    raise
+                except PlaceError as error:
+                    self.tick(Entry())  # if there can be no tick at all, the readings are not bad
+                    self.ingest.set_aside(logged)
+                    print(f"place: {logged.name}{FAILED} is set aside: {error}", file=sys.stderr)
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
