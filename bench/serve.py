@@ -33,6 +33,7 @@ import websockets.asyncio.client
 import websockets.exceptions
 from rich.console import Console
 
+from bench.world import calibrate
 from place.errors import ConfigurationError, InternalError
 from place.model.time import SECOND, format_timestamp, parse_timestamp
 
@@ -80,6 +81,9 @@ class Figures:
     end_mib: float
     server_start_mib: float
     server_end_mib: float
+    register_s: float
+    connect_s: float
+    calibration_s: float
 
     def as_json(self) -> dict[str, float]:
         return asdict(self)
@@ -98,14 +102,18 @@ def measure(setting: Setting, console: Console) -> Figures:
 def _measure(
     setting: Setting, client: httpx.Client, url: str, process: int, console: Console
 ) -> Figures:
-    world = World(setting)
+    calibration, world = calibrate(), World(setting)
     console.print(f"{setting.queries:,} queries are registered …")
+    began = time.perf_counter()
     _register(client, world)
+    registering = time.perf_counter() - began
     _post(client, world.table(), _now())
     watched = [f"q{i * setting.queries // setting.subscribers}" for i in range(setting.subscribers)]
     console.print(f"{setting.subscribers:,} subscribers connect …")
     _settled(client)
+    began = time.perf_counter()
     with _listening(url, watched) as listeners:
+        connecting = time.perf_counter() - began
         _settled(client)
         before = memory(process)
         ticks, began = _ticks(client), time.perf_counter()
@@ -140,6 +148,9 @@ def _measure(
         end_mib=after[0],
         server_start_mib=before[1],
         server_end_mib=after[1],
+        register_s=round(registering, 2),
+        connect_s=round(connecting, 2),
+        calibration_s=calibration,
     )
 
 

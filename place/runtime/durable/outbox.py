@@ -1,4 +1,4 @@
-"""The outbox of a tick: its deltas by columns, in an order that never changes.
+"""The outbox of a tick: its deltas by columns, by instants, in an order that never changes.
 
 A delta is known by the tick and its position in it, so whoever keeps the last of these sees each
 delta once, however often it is sent.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from place.engine.changes import Change
 from place.errors import ConfigurationError
@@ -114,9 +115,16 @@ def _table(group: Sequence[Change], types: Sequence[Type], numbers: Mapping[str,
         codes.append(np.repeat(mine, len(change)) if change.owners is None else mine[change.owners])
         at = change.instants
         instants.append(np.full(len(change), at) if isinstance(at, int) else at)
-    heads = [np.concatenate(codes), np.repeat(signs, sizes), np.concatenate(instants)]
-    arrays = [pc.run_end_encode(pa.array(head)) for head in heads]
-    arrays += [_column([c.columns[i] for c in group], kind) for i, kind in enumerate(types)]
+    heads: list[NDArray[Any]] = [
+        *(np.concatenate(codes), np.repeat(signs, sizes), np.concatenate(instants))
+    ]
+    columns = [_column([c.columns[i] for c in group], kind) for i, kind in enumerate(types)]
+    moments = heads[-1]
+    if (moments[1:] < moments[:-1]).any():  # who applies them in order never misses a row
+        order = np.argsort(moments, kind="stable")
+        heads = [head[order] for head in heads]
+        columns = [column.take(pa.array(order)) for column in columns]
+    arrays = [*(pc.run_end_encode(pa.array(head)) for head in heads), *columns]
     names = [QUERY, SIGN, INSTANT, *(f"c{i}" for i in range(len(types)))]
     return pa.Table.from_arrays(arrays, names=names)
 
