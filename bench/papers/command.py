@@ -34,6 +34,8 @@ EXPERIMENTS = {
     )
 }
 PAGE = "README.md"
+PUBLISHED, TRIED = Path("docs/experiments"), Path("build/experiments")
+"""Where the experiments go: a quick run is not for others to read."""
 
 
 def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -59,9 +61,8 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("docs/experiments"),
         metavar="DIR",
-        help="where plots, data and page are written (docs/experiments)",
+        help=f"where plots, data and page are written ({PUBLISHED}; with --quick {TRIED})",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the objects (1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, too")
@@ -84,12 +85,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("a seed is at least 0", hint="write --seed 1")
     size = QUICK if arguments.quick else FULL
     chosen = [EXPERIMENTS[name] for name in arguments.figure or EXPERIMENTS]
+    out = arguments.out or (TRIED if arguments.quick else PUBLISHED)
     try:
-        found = make(chosen, size, arguments.seed, arguments.out, Console(highlight=False))
+        found = make(chosen, size, arguments.seed, out, Console(highlight=False))
         if arguments.json is not None:
             arguments.json.write_text(json.dumps(_everything(found), indent=2) + "\n", "utf-8")
     except OSError as error:
-        where = error.filename or arguments.out
+        where = error.filename or out
         raise ConfigurationError(f"{where} cannot be written: {error.strerror}") from error
     return 0
 
