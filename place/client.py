@@ -28,6 +28,8 @@ from place.model.types import Row, Type
 
 PATIENCE = 60.0
 """Seconds for the server to answer."""
+LATER = (429, 502, 503, 504)
+"""What a server answers that will serve again."""
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -206,7 +208,7 @@ class RemoteSubscription:
         except websockets.exceptions.InvalidStatus as refusal:
             body = bytes(refusal.response.body or b"")
             raise error_of(refusal.response.status_code, body) from None
-        except OSError as error:
+        except (OSError, EOFError, websockets.exceptions.InvalidHandshake) as error:
             raise ConfigurationError(f"{self._url} does not answer: {error}") from None
 
     def close(self) -> None:
@@ -241,9 +243,14 @@ class RemoteSubscription:
         pause = 0.1
         self._open.close()
         while True:
-            with contextlib.suppress(ConfigurationError):
+            try:
                 self._socket = self._opened()
                 return
+            except ConfigurationError:
+                pass
+            except ServerError as error:
+                if error.status not in LATER:
+                    raise
             if deadline is not None and time.monotonic() + pause > deadline:
                 raise ConfigurationError(f"{self._url} does not answer")
             time.sleep(pause)

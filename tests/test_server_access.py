@@ -4,8 +4,10 @@ import asyncio
 import json
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -282,6 +284,78 @@ def test_hints_do_not_name_what_is_anothers(served: Running, tokens: dict[str, s
     assert {query["owner"] for query in listed} <= {"ann"}
     everything = ask(served, "GET", "/queries", tokens["admin"])[1]
     assert "theirs" in {query["name"] for query in everything}
+
+
+def test_a_query_that_is_dropped_twice_names_no_others(
+    served: Running, tokens: dict[str, str]
+) -> None:
+    served.sql("REGISTER QUERY twice AS SELECT id FROM Cars", token=tokens["client"])
+    text = "DROP QUERY twice; DROP QUERY twice"
+    status, body = ask(served, "POST", "/sql", tokens["client"], json={"sql": text})
+    assert status in (400, 404), body
+    assert body["error"]["hint"] is None
+
+
+def test_a_name_that_changes_hands_between_asking_and_answering(
+    served: Running, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ann asks for her query; before she is answered it is dropped, and Bob has one of its name."""
+    served.sql("REGISTER QUERY handed AS SELECT id FROM Cars", token=tokens["client"])
+    hub = served.server.hub
+    taken = hub._take
+
+    def late() -> list[Any]:
+        items = taken()
+        if items:
+            held.wait(WAIT)
+        return items
+
+    held = threading.Event()
+    held.set()
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(hub, "_take", late)
+        time.sleep(0.7)  # until the thread of the hub waits in the new one
+        held.clear()
+        asked = pool.submit(ask, served, "GET", "/queries/handed/answer", tokens["client"])
+        time.sleep(0.3)
+        served.sql("DROP QUERY handed", token=tokens["client"])
+        served.sql("REGISTER QUERY handed AS SELECT id, x FROM Cars", token=tokens["other"])
+        held.set()
+        assert asked.result()[0] == 404
+    served.sql("DROP QUERY handed", token=tokens["other"])
+
+
+def test_a_webhook_does_not_outlive_its_query(
+    served: Running, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ann's address is looked up for long; meanwhile her query is dropped, and Bob has its name."""
+    looking, found = threading.Event(), threading.Event()
+
+    async def public_address(_: httpx.URL) -> str:
+        looking.set()
+        await asyncio.to_thread(found.wait, WAIT)
+        return "127.0.0.1"
+
+    monkeypatch.setattr("place.server.webhooks.public_address", public_address)
+    served.sql("REGISTER QUERY fleet AS SELECT id FROM Cars", token=tokens["client"])
+    with ThreadPoolExecutor(1) as pool:
+        new = {"url": "http://slow.example/"}
+        made = pool.submit(
+            ask, served, "POST", "/queries/fleet/webhooks", tokens["client"], json=new
+        )
+        assert looking.wait(WAIT)
+        served.sql("DROP QUERY fleet", token=tokens["client"])
+        served.sql("REGISTER QUERY fleet AS SELECT id, x FROM Cars", token=tokens["other"])
+        found.set()
+        assert made.result()[0] == 404
+    assert served.server.webhooks.of("fleet") == []
+    served.sql("DROP QUERY fleet", token=tokens["other"])
+
+
+def test_an_origin_that_is_none(served: Running, tokens: dict[str, str]) -> None:
+    headers = {**bearer(tokens["admin"]), "Origin": "http://["}
+    reply = served.http.post("/sql", json={"sql": "SHOW STREAMS"}, headers=headers)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "cross_origin")
 
 
 def test_an_owner_drops_its_own_query(served: Running, tokens: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """Deltas as they come: WebSocket, server-sent events and webhooks; nothing lost, nothing twice."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -17,11 +18,14 @@ import httpx
 import pytest
 import websockets.exceptions
 
+from place.errors import ConfigurationError
 from place.model.segment import make_segment
 from place.model.time import format_timestamp
 from place.runtime.arrow import readings_of
 from place.runtime.spark.pipeline import Keep
-from place.server.encode import INITIAL, LAST, backlog, whole_answer
+from place.server.access import Who
+from place.server.encode import INITIAL, LAST, Message, backlog, whole_answer
+from place.server.subscriber import Subscriber
 from tests.harness.pipeline import opened, reading, runtime_of
 from tests.harness.server import Running, View, serving, wait_for
 
@@ -250,6 +254,39 @@ def test_a_slow_consumer_is_told_and_dropped(served: Running, cars: Cars, kind: 
     assert not hub.subscribers()
 
 
+def test_a_large_tick_makes_nobody_slow() -> None:
+    async def offered() -> tuple[int, bool]:
+        subscriber = Subscriber(Who("ann", "client", None), "near", limit=1000)
+        large = [Message("x" * 600, "1-0", "1-9")] * 5
+        subscriber.offer(large)
+        taken = await subscriber.take()
+        subscriber.offer(large)
+        subscriber.offer(large)
+        return len(taken), subscriber.ending is not None
+
+    assert asyncio.run(offered()) == (5, True)
+
+
+def test_an_event_source_that_connects_again_goes_on_after_the_last_event(
+    served: Running, cars: Cars
+) -> None:
+    """It asks for the same address as the first time, and tells the last id beside that."""
+    cars.push((1, 1.0))
+    cars.push((1, 9.0))
+    with served.listen("near") as socket:
+        cars.push((2, 1.0))
+        first = json.loads(socket.recv(timeout=20))[-1]["id"]
+        cars.push((3, 1.0))
+        last = json.loads(socket.recv(timeout=20))[-1]["id"]
+    assert first != last
+    cars.push((2, 9.0))
+    with served.http.stream(
+        "GET", "/queries/near/updates", params={"after": first}, headers={"Last-Event-ID": last}
+    ) as reply:
+        found = next(line for line in reply.iter_lines() if line.startswith("data: "))
+    assert [each["row"][0] for each in json.loads(found.removeprefix("data: "))] == [2]
+
+
 # Webhooks
 
 
@@ -349,7 +386,44 @@ def test_a_webhook_gets_the_last_deltas_of_a_dropped_query_and_ends(
     assert served.server.store.webhooks() == []
 
 
-@pytest.mark.parametrize("url", ["ftp://a/b", "nothing", "http://", "http://[::1"])
+def test_what_a_webhook_answers_is_not_read(served: Running, cars: Cars) -> None:
+    """An answer without end is over with its status."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        hook = served.http.post("/queries/near/webhooks", json={"url": url}).json()
+        cars.push((4, 1.0))
+        listener.settimeout(20)
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1 << 16)
+            head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            connection.sendall(head + b"5\r\nhello\r\n")  # and never the last chunk
+            tick = served.server.hub.tick
+            wait_for(lambda: served.server.webhooks.of("near")[0].webhook.after >= (tick, 0), 5)
+    served.http.delete(f"/queries/near/webhooks/{hook['id']}")
+
+
+def test_a_webhook_goes_on_after_whatever_went_wrong(
+    served: Running, cars: Cars, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ConfigurationError("server.sqlite cannot be used: disk I/O error")
+
+    hook = served.http.post("/queries/near/webhooks", json={"url": receiver.url}).json()
+    with monkeypatch.context() as patch:
+        patch.setattr(served.server.store, "advance_webhook", fail)
+        cars.push((5, 1.0))
+        (line,) = served.server.webhooks.of("near")
+        wait_for(lambda: line.error is not None)
+    wait_for(lambda: line.error is None)
+    cars.push((5, 9.0))
+    wait_for(lambda: [d["sign"] for d in receiver.deltas()][-1] == -1)
+    served.http.delete(f"/queries/near/webhooks/{hook['id']}")
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a/b", "nothing", "http://", "http://[::1", "http://127.0.0.1:99999/"]
+)
 def test_addresses_that_are_none(served: Running, url: str) -> None:
     reply = served.http.post("/queries/near/webhooks", json={"url": url})
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "wrong_url")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from place.errors import PlaceError
 from place.model.schema import Stream
-from place.model.time import SECOND, parse_duration
+from place.model.time import LATEST, SECOND, parse_duration
 from place.operate.options import (
     add_idle_option,
     add_spark_options,
@@ -174,6 +174,7 @@ class IdleClock:
                     due[stream.name] = reached
             elif closed == heard[2]:  # once: the last readings have waited for others long enough
                 due[stream.name] = closed + 2 * stream.lateness + 1
+        due = {name: reached for name, reached in due.items() if reached <= LATEST}
         if due:
             self._runtime.advance(due)
 

@@ -177,9 +177,16 @@ class Gate:
         if origin is None or origin in self._server.settings.cors:
             return None
         safe = scope["type"] == "http" and scope["method"] in ("GET", "HEAD", "OPTIONS")
-        if safe or urlsplit(origin).netloc.casefold() == host.casefold():
+        if safe or _place_of(origin) == host.casefold():
             return None
         return f"pages of {origin} may not ask here"
+
+
+def _place_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.casefold()
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("place.server")
 ASKED_TOGETHER, PAUSE = 200, 0.5
 """So many sizes of answers that nobody watches are asked for at a time, after so many seconds."""
+MOST_EACH = 2000
+"""Subscriptions of one client."""
 
 
 @dataclass
@@ -56,6 +58,8 @@ class Watch:
     subscribers: set[Subscriber] = field(default_factory=set)
     answer: Counter[str] | None = None
     tick: int = 0
+    whole: tuple[int, list[Message]] | None = None
+    """The answer as of a tick as messages: those who come together share them."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,8 @@ class Hub:
 
     async def join(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
         """Subscribe: first the answer, or all deltas after an id; then every tick's."""
-        if len(self._all) >= self._most:
+        mine = sum(1 for other in self._all if other.who.name == who.name)
+        if len(self._all) >= self._most or (mine >= MOST_EACH and not who.is_admin):
             raise busy("there are too many subscriptions", 10)
         subscriber = Subscriber(who, query.name, self._limit)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -218,6 +223,11 @@ class Hub:
             if self._wants_sizes and time.monotonic() > self._asked + PAUSE:
                 self._ask_sizes()
 
+    @property
+    def is_alive(self) -> bool:
+        """Is there still somebody who gives out deltas?"""
+        return self._thread.is_alive()
+
     def _leave(self, wishes: list[_Wish]) -> None:
         """Nobody waits for what does not come any more."""
         while not self._items.empty():
@@ -284,7 +294,7 @@ class Hub:
                     gifts.append((subscriber, messages))
                     self.delivered += len(encoded.texts)
         for watch in self._watches.values():
-            watch.tick = max(watch.tick, tick)
+            watch.tick, watch.whole = max(watch.tick, tick), None
         self.last = manifest
 
         def give() -> None:
@@ -328,6 +338,9 @@ class Hub:
                 self._settle(wish, self._fulfilled(wish, known))
             except PlaceError as error:
                 self._settle(wish, error)
+            except Exception as error:  # a bug: whoever waits is told, and others go on
+                LOG.exception("a subscriber cannot be served")
+                self._settle(wish, error)
 
     def _settle(self, wish: _Wish, result: object) -> None:
         def settle() -> None:
@@ -351,16 +364,21 @@ class Hub:
                 asked.add(query.name)
         if asked:
             with self._runtime.pause():
-                there = [name for name in asked if fold(name) in self._runtime.catalog.queries]
-                tick, answers = self._runtime.answers(there)
+                there = [
+                    query.name for query in queries if query.name in asked and self._has(query)
+                ]
+                tick, answers = self._runtime.answers(list(dict.fromkeys(there)))
             for name, answer in answers.items():
                 found[name] = tick, row_texts(answer)
         return found
 
+    def _has(self, query: Query) -> bool:
+        """Is it still this query that has its name? Another one's may be somebody else's."""
+        return self._runtime.catalog.queries.get(fold(query.name)) is query
+
     def _fulfilled(self, wish: _Wish, known: dict[str, tuple[int, Counter[str]]]) -> object:
         name, after = wish.query.name, wish.after
-        is_there = fold(name) in self._runtime.catalog.queries
-        if not is_there or (wish.wants_answer and name not in known):
+        if not self._has(wish.query) or (wish.wants_answer and name not in known):
             raise not_found("query", name)
         if wish.subscriber is None:
             tick, answer = known[name]
@@ -376,7 +394,10 @@ class Hub:
                 watch.answer, watch.tick = answer, tick
             if after is None:
                 now = tick
-                messages = list(whole_answer(answer, tick, self._instant(wish.query, tick)))
+                if watch.whole is None or watch.whole[0] != tick:
+                    instant = self._instant(wish.query, tick)
+                    watch.whole = tick, list(whole_answer(answer, tick, instant))
+                messages = watch.whole[1]
             else:
                 messages = self._rest_of_answer(wish.query, after, tick, answer)
         watch.subscribers.add(wish.subscriber)

@@ -186,6 +186,11 @@ class LiveMap:
             shape = region_of(table.layout, some, query.space, lambda _: None)
             if shape is not None:
                 found["shapes"].append(shape_of(shape))
+        self._regions = {
+            name: known
+            for name, known in self._regions.items()
+            if catalog.queries.get(fold(name)) is known[0]
+        }
         self._regions[query.name] = query, rows, found
         return found
 
@@ -195,7 +200,10 @@ class LiveMap:
         if stream is None or not is_generated(stream):
             raise not_found("stream", name)
         if stream not in self._roads:
-            self._roads[stream] = await to_thread.run_sync(roads_of, stream)
+            drawn = await to_thread.run_sync(roads_of, stream)
+            there = set(self.server.session.catalog.streams.values())
+            self._roads = {s: roads for s, roads in self._roads.items() if s in there}
+            self._roads[stream] = drawn
         return self._roads[stream]
 
     def stats(self, who: Who) -> dict[str, Any]:

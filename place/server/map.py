@@ -126,10 +126,11 @@ class Viewer:
                     await self._identify(int(message["stream"]), int(message["slot"]))
                 elif kind == "highlight":
                     asked = message.get("queries", [message.get("query")])
-                    self._highlighted = [str(name) for name in asked if name is not None]
+                    names = dict.fromkeys(str(name) for name in asked if name is not None)
+                    self._highlighted = list(names)[:MOST_WATCHED]
                     self._answers.clear()
                     self.wake.set()
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
                 await self._websocket.close(1003, "not understood")
                 return
 
@@ -278,10 +279,10 @@ class Viewer:
     def _watch(self) -> None:
         """Subscribe to what is highlighted; for a client, to all of its queries."""
         visible = self._queries
-        wanted = [name for name in self._highlighted if name in visible]
+        chosen = dict.fromkeys(name for name in self._highlighted if name in visible)
         if not self._who.is_admin:
-            wanted += [name for name in visible if name not in wanted]
-        wanted = wanted[:MOST_WATCHED]
+            chosen |= dict.fromkeys(visible)
+        wanted = dict.fromkeys(list(chosen)[:MOST_WATCHED])
         for name in [name for name in self._watchers if name not in wanted]:
             self._watchers.pop(name).cancel()
             self._watched.pop(name, None)

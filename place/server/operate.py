@@ -42,13 +42,12 @@ class Me(BaseModel):
 async def health(request: Request) -> Response:
     """Is all well? Without a token, so it tells nothing else."""
     server = server_of(request)
-    failure = server.pump.failure
-    body = Health(
-        status="failing" if failure is not None else "ok",
-        tick=server.hub.tick,
-        failure=type(failure).__name__ if failure is not None else None,
-    )
-    return JSONResponse(body.model_dump(), 503 if failure is not None else 200)
+    failure = type(server.pump.failure).__name__ if server.pump.failure is not None else None
+    if not server.hub.is_alive:
+        failure = "no deltas are given out"
+    status = "ok" if failure is None else "failing"
+    body = Health(status=status, tick=server.hub.tick, failure=failure)
+    return JSONResponse(body.model_dump(), 200 if failure is None else 503)
 
 
 @router.get("/me", response_model=Me)

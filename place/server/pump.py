@@ -54,7 +54,7 @@ class Pump:
             self._told.clear()
             try:
                 self._turn()
-                self.failure, self._failures = None, 0
+                self.failure, self._failures = self._sources(), 0
             except PlaceError as error:
                 if self.failure is None or str(self.failure) != str(error):
                     LOG.error("no tick: %s", error)
@@ -62,6 +62,16 @@ class Pump:
             except Exception as error:  # of Spark, or a bug: the server goes on and says so
                 LOG.exception("no tick")
                 self._fail(PlaceError(f"a tick failed: {error}".partition("\n")[0]))
+
+    def _sources(self) -> PlaceError | None:
+        """What keeps a source from being read; pushed readings need not wait for that."""
+        try:
+            self._runtime.sources.check()
+        except PlaceError as error:
+            if self.failure is None or str(self.failure) != str(error):
+                LOG.error("a source is not read: %s", error)
+            return error
+        return None
 
     def _fail(self, error: PlaceError) -> None:
         self.failure = error
@@ -75,4 +85,3 @@ class Pump:
             pass
         if self._look is not None and not self._stopping.is_set():
             self._look(time.time())
-        self._runtime.sources.check()

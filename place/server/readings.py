@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -17,14 +18,21 @@ from place.engine.worker import Segment
 from place.errors import ConfigurationError
 from place.model.reading import Advance
 from place.model.schema import Stream
-from place.model.time import parse_timestamp
+from place.model.time import format_timestamp, parse_timestamp
 from place.plan.catalog import fold
-from place.runtime.intake.check import Rejections, Routed, check_table
+from place.runtime.intake.check import (
+    FIRST_TIME,
+    LAST_TIME,
+    Rejections,
+    Routed,
+    check_table,
+)
 from place.runtime.intake.csv_file import read_csv
 from place.runtime.intake.files import check_json
 from place.runtime.intake.json_file import Item, ObjectReader, as_object
 from place.runtime.intake.lines import blocks_of
 from place.server.access import Sender, server_of
+from place.server.arrow_body import read_stream, wrong_arrow
 from place.server.errors import Refused, busy, not_found, too_large
 from place.server.state import Server
 
@@ -116,14 +124,11 @@ def _as_declared(stream: Stream) -> Stream:
 
 
 def _arrow(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+    table = read_stream(body)
     try:
-        with pa.ipc.open_stream(pa.BufferReader(body)) as source:
-            table = source.read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        said = (str(error) or type(error).__name__).splitlines()[0][:200]
-        raise Refused(400, "wrong_arrow", f"the body is no stream of Arrow: {said}") from None
-    return check_table(stream, table, SOURCE, arrival=arrival)
+        return check_table(stream, table, SOURCE, arrival=arrival)
+    except pa.ArrowException as error:
+        raise wrong_arrow(error) from None
 
 
 FORMATS: dict[str, Callable[[Stream, bytes, int | None], Routed]] = {
@@ -137,8 +142,9 @@ FORMATS: dict[str, Callable[[Stream, bytes, int | None], Routed]] = {
 # The route
 
 
-async def received(server: Server, request: Request) -> bytes:
-    """The body of a request, unless it is too large, or too much comes at once."""
+@contextlib.asynccontextmanager
+async def received(server: Server, request: Request) -> AsyncIterator[bytes]:
+    """The body of a request, unless it is too large, or too much is received or waits at once."""
     limit = server.settings.largest_readings
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refused(415, "unsupported_encoding", "readings are sent without a Content-Encoding")
@@ -156,9 +162,11 @@ async def received(server: Server, request: Request) -> bytes:
             if server.receiving > server.settings.most_at_once:
                 raise busy("too much is being received at once", 1)
             pieces.append(piece)
+        body = b"".join(pieces)
+        pieces.clear()
+        yield body
     finally:
         server.receiving -= size
-    return b"".join(pieces)
 
 
 def check_pressure(server: Server) -> None:
@@ -216,14 +224,23 @@ async def push(
         raise not_found("stream", name)
     check_pressure(server)
     media = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
-    moment = parse_timestamp(at) if at is not None else None
-    body = await received(server, request)
-    taken = await to_thread.run_sync(
-        accept, server, stream, media, body, moment, limiter=server.writes
-    )
+    moment = None if at is None else _moment(at)
+    async with received(server, request) as body:
+        taken = await to_thread.run_sync(
+            accept, server, stream, media, body, moment, limiter=server.writes
+        )
     if taken.taken:
         server.pump.tell()
     return taken
+
+
+def _moment(text: str) -> int:
+    """A time that a stream may reach: one that a reading may have."""
+    moment = parse_timestamp(text)
+    if not FIRST_TIME <= moment <= LAST_TIME:
+        first, last = format_timestamp(FIRST_TIME), format_timestamp(LAST_TIME)
+        raise Refused(400, "wrong_time", f"the time {text!r} is not between {first} and {last}")
+    return moment
 
 
 def accept(server: Server, stream: Stream, media: str, body: bytes, moment: int | None) -> Taken:

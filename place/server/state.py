@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from anyio import CapacityLimiter
 
+from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.plan.query import Query
 from place.runtime.tables import TableLoader
@@ -26,6 +28,7 @@ from place.session import Session
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
 
+LOG = logging.getLogger("place.server")
 WATCH = 1.0
 """Seconds between looks whether the token of an open connection was revoked."""
 
@@ -118,6 +121,9 @@ class Server:
         """Close what a revoked token has opened."""
         while True:
             await asyncio.sleep(WATCH)
-            for subscriber in self.hub.subscribers():
-                if not self.is_valid(subscriber.who):
-                    subscriber.end("not_authenticated", "the token was revoked", 4401)
+            try:
+                for subscriber in self.hub.subscribers():
+                    if not self.is_valid(subscriber.who):
+                        subscriber.end("not_authenticated", "the token was revoked", 4401)
+            except PlaceError as error:  # of the file with the tokens: it is looked at again
+                LOG.error("tokens cannot be checked: %s", error)

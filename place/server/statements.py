@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -23,6 +24,8 @@ from place.sql.scan import split
 if TYPE_CHECKING:
     from place.server.state import Server
 
+PATTERN = re.compile(r"[{}\[\]*?\\]")
+"""What would make a pattern of a path for those who read it; `{../a,b}` leads anywhere."""
 SHOWN_TO_CLIENTS = ("queries", "streams", "tables", "regions")
 
 
@@ -42,14 +45,15 @@ def execute(server: Server, who: Who, text: str) -> tuple[Result, int]:
     was wrong; those before it have taken effect.
     """
     result, deltas = Result("nothing to do"), 0
+    mine = {query.name for query in server.visible(who)}
     for kind, group in groupby(_parsed(text), key=_run_of):
         if kind is None:
-            for written in group:
-                result = _single(server, who, written, text)
-                deltas += len(result.deltas)
+            results = [_single(server, who, written, text) for written in group]
         else:
-            for result in _together(server, who, group):
-                deltas += len(result.deltas)
+            results = _together(server, who, group)
+        mine |= {query.name for query in server.visible(who)}
+        for result in results:
+            deltas += sum(delta.query in mine for delta in result.deltas)
     return result, deltas
 
 
@@ -203,8 +207,10 @@ def _check_describable(server: Server, who: Who, name: str) -> None:
 def _discreet(who: Who, error: StatementError) -> StatementError:
     """An error whose hint does not name what is none of theirs."""
     hint = error.hint
-    if not who.is_admin and hint and hint.endswith((" is a query", " is a sink")):
-        error.hint = None
+    if not who.is_admin and hint:
+        names_kind = hint.endswith((" is a query", " is a sink"))
+        if names_kind or error.message.startswith(('query "', 'sink "')):
+            error.hint = None
     return error
 
 
@@ -227,6 +233,13 @@ def confined(sql: str, statement: s.CreateStream | s.CreateSink, data: Path) -> 
     paths = []
     for literal in _paths(statement):
         path = within(data, str(literal.value))
+        if PATTERN.search(str(literal.value)):
+            raise StatementError(
+                f"'{literal.value}' has a character that is not one of a plain path",
+                line=literal.at.line,
+                column=literal.at.column,
+                hint="name it without any of { } [ ] * ? and backslashes",
+            )
         if path is None:
             raise StatementError(
                 f"'{literal.value}' is outside the data directory",

@@ -131,6 +131,18 @@ class ServerStore:
             except sqlite3.Error as error:
                 raise ConfigurationError(f"{FILE} cannot be used: {error}") from None
 
+    def _do_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """The same for many rows, all or none."""
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.executemany(sql, rows)
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise ConfigurationError(f"{FILE} cannot be written: {error}") from None
+
     # Tokens
 
     def create_token(self, name: str, role: str) -> str:
@@ -197,19 +209,10 @@ class ServerStore:
     def own(self, queries: Iterable[str], owner: str, tick: int) -> None:
         """These queries (by folded names) are registered in this tick by this owner."""
         rows = [(query, owner, tick) for query in queries]
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                self._db.executemany("INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", rows)
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise ConfigurationError(f"{FILE} cannot be written: {error}") from None
+        self._do_all("INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", rows)
 
     def disown(self, queries: Iterable[str]) -> None:
-        for query in queries:
-            self._do("DELETE FROM owners WHERE query = ?", (query,))
+        self._do_all("DELETE FROM owners WHERE query = ?", [(query,) for query in queries])
 
     def owned(self) -> dict[str, Owned]:
         """Who owns what, by folded names."""

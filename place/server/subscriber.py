@@ -23,7 +23,8 @@ class Ending:
 class Subscriber:
     """Lives in the event loop; the hub offers messages, a connection takes them.
 
-    One that lets more than `limit` bytes wait is told so and dropped: memory is bounded.
+    One that lets more than `limit` bytes wait until more comes is told so and dropped: memory is
+    bounded. A large tick alone makes nobody slow.
     """
 
     def __init__(self, who: Who, query: str, limit: int) -> None:
@@ -42,12 +43,16 @@ class Subscriber:
     def offer(self, messages: Sequence[Message]) -> None:
         if self.ending is not None:
             return
+        if self._size > self._limit:
+            self.give_up(f"more than {self._limit >> 20} MiB of deltas waited for you")
+            return
         self._waiting.extend(messages)
         self._size += sum(len(message.text) for message in messages)
-        if self._size > self._limit:
-            text = f"more than {self._limit >> 20} MiB of deltas waited for you"
-            self.end("slow_consumer", text, 4408)
         self._wake.set()
+
+    def give_up(self, reason: str) -> None:
+        """It is too slow."""
+        self.end("slow_consumer", reason, 4408)
 
     def end(self, code: str, message: str, close: int, *, drain: bool = False) -> None:
         """End it; with `drain` only after what waits has been taken."""

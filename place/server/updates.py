@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Annotated, Any, Protocol
 
 from anyio import to_thread
@@ -23,8 +23,8 @@ from place.server.state import Server
 from place.server.subscriber import Ending
 
 router = APIRouter()
-BEAT, PATIENCE = 15.0, 2.0
-"""Seconds between signs of life, and for telling somebody why it is over."""
+BEAT, PATIENCE, STALL = 15.0, 2.0, 60.0
+"""Seconds between signs of life, for telling somebody why it is over, and for taking a message."""
 
 
 class Outlet(Protocol):
@@ -69,15 +69,23 @@ async def pour(
 
 
 async def _send(server: Server, joined: Joined, outlet: Outlet) -> None:
-    for message in joined.messages:
-        await outlet.send(message)
     subscriber = joined.subscriber
+
+    async def send(messages: Iterable[Message]) -> None:
+        for message in messages:
+            try:
+                async with asyncio.timeout(STALL):
+                    await outlet.send(message)
+            except TimeoutError:
+                subscriber.give_up(f"you took nothing for {STALL:g} seconds")
+                raise
+
+    await send(joined.messages)
     if joined.after is not None:
         storage = server.runtime.pipeline.storage
         missed = backlog(storage, subscriber.query, joined.after, joined.until)
         while (encoded := await to_thread.run_sync(next, missed, None)) is not None:
-            for message in encoded.messages:
-                await outlet.send(message)
+            await send(encoded.messages)
     while True:
         try:
             async with asyncio.timeout(BEAT):
@@ -87,8 +95,7 @@ async def _send(server: Server, joined: Joined, outlet: Outlet) -> None:
             continue
         if not taken:
             return
-        for message in taken:
-            await outlet.send(message)
+        await send(taken)
 
 
 # WebSocket
@@ -209,7 +216,7 @@ async def follow(
     """
     server = server_of(request)
     query = server.find(who, name)
-    text = after or last_event_id
+    text = last_event_id or after  # who connects again asks for the same address
     joined = await server.hub.join(
         who, query, parse_id(text) if text else None, server.owned(query.name).tick
     )

@@ -7,6 +7,7 @@ them for those that are behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import ipaddress
 import logging
@@ -37,8 +38,8 @@ LOG = logging.getLogger("place.server")
 router = APIRouter()
 PATIENCE, LONGEST_PAUSE = 10.0, 60.0
 """Seconds for an address to answer, and between attempts at most."""
-MOST = 10
-"""Webhooks of one query."""
+MOST, MOST_EACH = 10, 1000
+"""Webhooks of one query, and of one owner."""
 
 
 @dataclass
@@ -66,7 +67,10 @@ class Webhooks:
         """Deliver until cancelled."""
         queries = self._server.session.catalog.queries
         self._server.hub.on_tick.append(self._wake)
-        async with httpx.AsyncClient(timeout=PATIENCE, follow_redirects=False) as client:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        async with httpx.AsyncClient(
+            timeout=PATIENCE, follow_redirects=False, limits=limits
+        ) as client:
             self._client = client
             for webhook in self._server.store.webhooks():
                 if fold(webhook.query) not in queries and webhook.until is None:
@@ -106,6 +110,9 @@ class Webhooks:
     def of(self, query: str) -> list[Line]:
         return [line for line in self._lines.values() if line.webhook.query == query]
 
+    def count(self, owner: str) -> int:
+        return sum(line.webhook.owner == owner for line in self._lines.values())
+
     def add(self, webhook: Webhook) -> Line:
         self._server.store.add_webhook(webhook)
         line = self._begin(webhook)
@@ -143,28 +150,48 @@ class Webhooks:
         return line
 
     async def _serve(self, line: Line) -> None:
-        try:
-            while True:
-                line.wake.clear()
-                until = min(self._server.hub.tick, line.webhook.until or 1 << 62)
-                encoded = await to_thread.run_sync(self._next, line.webhook, until)
-                if encoded is not None:
-                    for message in encoded.messages:
-                        await self._insist(line, message)
-                elif line.webhook.until is not None and until >= line.webhook.until:
-                    self.remove(line.webhook.id)
-                    return
-                else:
-                    self._skip(line, until)
-                    await line.wake.wait()
-        except Refused as error:
-            line.error = error.message
-            line.webhook = replace(line.webhook, lost=error.message)
+        """Deliver for as long as there is something to deliver, whatever goes wrong."""
+        while True:
+            try:
+                await self._deliver(line)
+                return
+            except Refused as error:
+                await self._give_up(line, error)
+                return
+            except Exception as error:  # of the disk, say: it is tried again
+                line.error = str(error).partition("\n")[0] or type(error).__name__
+                LOG.exception("webhook %s has to wait", line.webhook.id)
+                await asyncio.sleep(self._pause(line))
+
+    async def _deliver(self, line: Line) -> None:
+        while True:
+            line.wake.clear()
+            until = min(self._server.hub.tick, line.webhook.until or 1 << 62)
+            encoded = await to_thread.run_sync(self._next, line.webhook, until)
+            if encoded is not None:
+                for message in encoded.messages:
+                    await self._insist(line, message)
+            elif line.webhook.until is not None and until >= line.webhook.until:
+                self.remove(line.webhook.id)
+                return
+            else:
+                self._skip(line, until)
+                line.failures, line.error = 0, None
+                await line.wake.wait()
+
+    async def _give_up(self, line: Line, error: Refused) -> None:
+        """It cannot get its deltas any more; whoever looks at it sees why."""
+        line.error = error.message
+        line.webhook = replace(line.webhook, lost=error.message)
+        LOG.error("webhook %s is given up: %s", line.webhook.id, error.message)
+        with contextlib.suppress(PlaceError):
             self._server.store.lose_webhook(line.webhook.id, error.message)
-            LOG.error("webhook %s is given up: %s", line.webhook.id, error.message)
-        except PlaceError as error:
-            line.error = error.message
-            LOG.error("webhook %s is stopped: %s", line.webhook.id, error)
+
+    def _pause(self, line: Line) -> float:
+        """Seconds until the next attempt after one more that failed."""
+        line.failures += 1
+        pause = min(LONGEST_PAUSE, 0.25 * 2.0 ** min(line.failures, 20))
+        return pause * random.uniform(0.5, 1.0)
 
     def _next(self, webhook: Webhook, until: int) -> Encoded | None:
         """The deltas of the first tick that has some for an address."""
@@ -185,11 +212,9 @@ class Webhooks:
             self._check_owner(line.webhook)
             try:
                 await self._post(line.webhook, message)
-            except (httpx.HTTPError, OSError, ValueError) as error:
-                line.failures += 1
+            except (httpx.HTTPError, OSError, ValueError, TimeoutError) as error:
                 line.error = str(error) or type(error).__name__
-                pause = min(LONGEST_PAUSE, 0.25 * 2.0 ** min(line.failures, 20))
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                await asyncio.sleep(self._pause(line))
             else:
                 line.failures, line.error = 0, None
                 after = parse_id(message.last)
@@ -219,11 +244,15 @@ class Webhooks:
             headers["Host"] = url.netloc.decode()
             extensions = {"sni_hostname": url.host}
             url = url.copy_with(host=await public_address(url))
-        response = await self._client.post(
-            url, content=body, headers=headers, extensions=extensions
-        )
-        if not response.is_success:
-            raise ValueError(f"it answered {response.status_code}")
+        # What it says beside the status is nothing to us, and may be without end.
+        async with (
+            asyncio.timeout(PATIENCE),
+            self._client.stream(
+                "POST", url, content=body, headers=headers, extensions=extensions
+            ) as response,
+        ):
+            if not response.is_success:
+                raise ValueError(f"it answered {response.status_code}")
 
 
 async def public_address(url: httpx.URL) -> str:
@@ -284,8 +313,12 @@ async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook)
     query = server.find(who, name)
     trusted = who.is_admin or server.settings.private_webhooks
     await _check_url(new.url, trusted)
+    if server.find(who, name) is not query:  # dropped meanwhile, and perhaps another one's
+        raise not_found("query", name)
     if len(server.webhooks.of(query.name)) >= MOST:
         raise Refused(409, "conflict", f'query "{query.name}" has {MOST} webhooks already')
+    if server.webhooks.count(who.name) >= MOST_EACH and not who.is_admin:
+        raise Refused(409, "conflict", f"you have {MOST_EACH} webhooks already")
     last = server.runtime.pipeline.last
     webhook = Webhook(
         secrets.token_hex(8),
@@ -296,7 +329,13 @@ async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook)
         new.secret,
         (last.tick if last is not None else 0, LAST),
     )
-    return _shown(server.webhooks.add(webhook))
+    line = server.webhooks.add(webhook)
+    # Whoever drops a query ends its webhooks after that: those that came later end here.
+    if server.session.catalog.queries.get(fold(query.name)) is not query:
+        if line.webhook.until is None:
+            server.webhooks.remove(webhook.id)
+        raise not_found("query", name)
+    return _shown(line)
 
 
 async def _check_url(text: str, trusted: bool) -> None:
@@ -304,6 +343,8 @@ async def _check_url(text: str, trusted: bool) -> None:
         url = httpx.URL(text)
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError("it has to begin with http:// or https://")
+        if url.port is not None and not 0 < url.port < 1 << 16:
+            raise ValueError(f"there is no port {url.port}")
         if not trusted:
             await public_address(url)
     except (httpx.InvalidURL, ValueError, OSError) as error:

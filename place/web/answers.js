@@ -39,7 +39,7 @@ export class AnswerList {
         onState: (state) => {
           if (state === "waiting") this.state.textContent = "Connection lost; trying again…";
           if (state !== "live") return;
-          this.total ??= 0; // an empty answer has nothing to send
+          if (this.after === null) this.clear(); // an empty answer has nothing to send
           this.show();
         },
         onClose: ({ code }) => {

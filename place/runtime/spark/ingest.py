@@ -84,8 +84,14 @@ class IngestLog:
         with self.lock:
             self._number += 1
             name = f"ingest/{self._number:012d}.arrow"
-            size = self._log.write(f"{name}.tmp", lambda out: write_told(out, told))
-            self._log.move(f"{name}.tmp", name)
+            draft = f"{name}.tmp"
+            try:
+                size = self._log.write(draft, lambda out: write_told(out, told))
+                self._log.move(draft, name)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._log.remove(draft)
+                raise
             readings = sum(each.table.num_rows for each in told if isinstance(each, Segment))
             logged = Logged(self._number, name, readings, size, time.time())
             self._waiting.append(logged)
