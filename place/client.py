@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import time
 import urllib.parse
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -55,6 +57,10 @@ class Client:
     """Statements and readings of one user, on a server."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
+        if token is not None and not re.fullmatch(r"[!-~]+", token):
+            raise ConfigurationError(
+                "the token is not one", hint="it is what `place token create` has printed"
+            )
         self.url = url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx.Client(base_url=self.url, headers=self._headers, timeout=PATIENCE)
@@ -161,6 +167,15 @@ def _quoted(name: str) -> str:
     return urllib.parse.quote(name, safe="")
 
 
+def _plain(value: Any) -> Any:
+    """A value of another library, or a time, as JSON has it."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if hasattr(value, "item"):  # a number of NumPy
+        return value.item()
+    raise ReadingError(f"{value!r} is of no type that a reading has")
+
+
 def _written(rows: Any) -> tuple[str, bytes]:
     """Readings as a body, and what it is."""
     if isinstance(rows, pa.RecordBatch):
@@ -172,7 +187,7 @@ def _written(rows: Any) -> tuple[str, bytes]:
         rows = pa.Table.from_pandas(rows, preserve_index=False)
     if not isinstance(rows, pa.Table):
         plain = [row if isinstance(row, dict) else list(row) for row in rows]
-        return "application/json", json.dumps(plain).encode()
+        return "application/json", json.dumps(plain, default=_plain).encode()
     out = io.BytesIO()
     with pa.ipc.new_stream(out, rows.schema) as writer:
         writer.write_table(rows)
@@ -194,6 +209,7 @@ class RemoteSubscription:
         self._url = url.replace("http", "ws", 1) + f"/queries/{_quoted(query)}/updates"
         self._headers = headers
         self._waiting: deque[tuple[str, Delta]] = deque()
+        self._has_begun = False
         self._open = contextlib.ExitStack()
         self._socket = self._opened()
 
@@ -225,12 +241,18 @@ class RemoteSubscription:
             yield delta
 
     def next(self, timeout: float | None = None) -> Delta | None:
-        """The next delta; None if none comes within so many seconds."""
+        """The next delta; None if none comes within so many seconds.
+
+        What was there when this began is waited for, as a session has it at once.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._waiting:
             rest = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if rest is not None and not self._has_begun:
+                rest = max(rest, PATIENCE)
             try:
                 self._take(self._socket.recv(timeout=rest))
+                self._has_begun = True
             except TimeoutError:
                 return None
             except websockets.exceptions.ConnectionClosed:

@@ -391,6 +391,11 @@ def connect(
         from place.client import Client  # and its libraries, for those who are elsewhere
 
         return Client(home, token)
+    if isinstance(home, str) and ("://" in home or re.fullmatch(r"[\w.-]+:\d+", home)):
+        raise ConfigurationError(
+            f"{home} is neither a directory nor an address",
+            hint="a server's address begins with http:// or https://",
+        )
     if token is not None:
         raise ConfigurationError(
             "a token is for a server", hint="connect('http://host:8765', token=…)"

@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import place
 from place.cli import main
-from place.errors import StatementError
+from place.errors import ConfigurationError, StatementError
 from place.operate.options import set_up
 from place.operate.run import IdleClock
 from place.operate.status import prometheus, read_status
@@ -80,6 +81,46 @@ def test_an_idle_stream_goes_on_by_the_clock_on_the_wall(tmp_path: Path) -> None
         assert advance["stream"] == "Cars"
         clock.look(2000.0)
         assert runtime.pipeline.last is last  # nobody is left who could time out
+
+
+def test_the_only_reading_of_a_silent_stream_is_in_the_answer_after_a_while(tmp_path: Path) -> None:
+    """Nothing expires, and no object is there yet: its instant is complete all the same, once."""
+    with opened(tmp_path / "home") as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.push("Cars", [reading(1, 1, 1, 1)])
+        runtime = runtime_of(session)
+        clock = IdleClock(runtime, 5_000_000)
+        clock.look(1000.0)
+        clock.look(1004.0)
+        assert session.answer("near") == []
+        clock.look(1005.5)
+        assert session.answer("near") == [(1, "a")]
+        last = runtime.pipeline.last
+        clock.look(2000.0)
+        assert runtime.pipeline.last is last
+
+
+def test_a_home_is_of_one_kind_and_of_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with place.connect(tmp_path / "journal") as session:
+        session.sql(CARS)
+        with pytest.raises(ConfigurationError, match="in use by another process"):
+            place.connect(tmp_path / "journal", runtime="reference")
+    with pytest.raises(ConfigurationError, match="whose readings are in a journal"):
+        opened(tmp_path / "journal")
+    assert main(["status", "--home", str(tmp_path / "journal")]) == 1
+    assert "whose readings are in a journal" in capsys.readouterr().err
+    with opened(tmp_path / "pipeline") as session:
+        session.sql(CARS)
+        with pytest.raises(ConfigurationError, match="in use by another process"):
+            place.connect(tmp_path / "pipeline")
+    for runtime in ("local", "reference"):
+        with pytest.raises(ConfigurationError, match="the home of a pipeline on Spark"):
+            place.connect(tmp_path / "pipeline", runtime=runtime)
+    with place.connect(tmp_path / "journal") as session:
+        assert list(session.catalog.streams) == ["cars"]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Who may do what: every route with every role, and nothing of others for anybody."""
 
 import asyncio
+import ipaddress
 import json
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from place.errors import ConfigurationError
 from place.server.app import make_app
 from place.server.settings import is_loopback
 from place.server.store import ServerStore
+from place.server.webhooks import is_public
 from tests.harness.server import WAIT, Running, bearer, serving, wait_for
 
 SETUP = """
@@ -352,6 +354,37 @@ def test_a_webhook_does_not_outlive_its_query(
     served.sql("DROP QUERY fleet", token=tokens["other"])
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'REGISTER QUERY "a/b" AS SELECT id FROM Cars',
+        'REGISTER QUERY ".." AS SELECT id FROM Cars',
+        'CREATE STREAM "a/b" (id BIGINT KEY, x DOUBLE, y DOUBLE)',
+    ],
+)
+def test_names_that_have_no_place_in_a_path(
+    served: Running, tokens: dict[str, str], statement: str
+) -> None:
+    status, body = ask(served, "POST", "/sql", tokens["admin"], json={"sql": statement})
+    assert (status, body["error"]["code"]) == (400, "wrong_statement")
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("1.1.1.1", True),
+        ("2606:4700::1111", True),
+        ("127.0.0.1", False),
+        ("::ffff:127.0.0.1", False),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+        ("fe80::1", False),
+    ],
+)
+def test_addresses_of_the_public_internet(address: str, public: bool) -> None:
+    assert is_public(ipaddress.ip_address(address)) is public
+
+
 def test_an_origin_that_is_none(served: Running, tokens: dict[str, str]) -> None:
     headers = {**bearer(tokens["admin"]), "Origin": "http://["}
     reply = served.http.post("/sql", json={"sql": "SHOW STREAMS"}, headers=headers)
@@ -379,6 +412,7 @@ def test_a_revoked_token_closes_what_it_has_opened(served: Running, tokens: dict
         wait_for(lambda: len(served.server.hub.subscribers()) == 2)
         store.revoke_token(token.split("_")[1])
         assert ask(served, "GET", "/queries/doras", token)[0] == 401
+        assert json.loads(socket.recv(timeout=WAIT)) == [], "the answer is empty"
         assert json.loads(socket.recv(timeout=WAIT))["error"]["code"] == "not_authenticated"
         with pytest.raises(websockets.exceptions.ConnectionClosed) as closed:
             socket.recv(timeout=WAIT)
@@ -499,6 +533,19 @@ def test_other_addresses_need_tokens(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert time.monotonic() - began < 10, "Spark was started first"
     assert main(["serve", *home, "--tls-cert", "cert.pem"]) == 1
     assert "belong together" in capsys.readouterr().err
+    for options, said in {
+        ("--cors", "example.org"): "is no origin",
+        ("--basemap", "tiles"): "is no address",
+        ("--tls-cert", __file__, "--tls-key", __file__): "no certificate and its key",
+    }.items():
+        assert main(["serve", *home, *options]) == 1
+        assert said in capsys.readouterr().err
+    assert main(["serve", "--home", __file__]) == 1
+    assert "is not a directory" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["serve", *home, "--port", "99999"])
+    assert main(["token", "list", "--home", str(tmp_path / "typo")]) == 1
+    assert not (tmp_path / "typo").exists()
 
 
 def test_tokens_are_made_listed_and_revoked(

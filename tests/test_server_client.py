@@ -1,9 +1,12 @@
 """The Python client: the calls of a session, on a server."""
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -77,6 +80,34 @@ def test_what_is_wrong_is_said_as_in_a_session(client: Client) -> None:
         place.connect("http://127.0.0.1:1", token=None).sql("SHOW STREAMS")
     with pytest.raises(ConfigurationError, match="for a server"):
         place.connect("home", token="place_…")
+    for token in ("place_…", ""):
+        with pytest.raises(ConfigurationError, match="the token is not one"):
+            place.connect("http://127.0.0.1:1", token=token)
+    for address in ("localhost:8765", "ftp://localhost/"):
+        with pytest.raises(ConfigurationError, match="neither a directory nor an address"):
+            place.connect(address)
+
+
+def test_a_subscription_has_at_once_what_is_there(client: Client) -> None:
+    rows = [(number, 1.0, 1.0, moment(30), "e") for number in range(100, 120)]
+    client.push("Cars", rows, time=moment(30))
+    wait_for(lambda: len(client.answer("near")) >= 20)
+    for _ in range(20):
+        with client.subscribe("near") as subscription:
+            assert len(list(subscription)) >= 20
+    client.sql("REGISTER QUERY nobody AS SELECT id FROM Cars INSIDE (90, 90, 91, 91)")
+    began = time.monotonic()
+    with client.subscribe("nobody") as subscription:
+        assert list(subscription) == []
+    assert time.monotonic() - began < 30, "an empty answer is known to be empty"
+
+
+def test_values_of_other_libraries_are_readings(client: Client) -> None:
+    at = datetime(2026, 1, 1, 0, 0, 40, tzinfo=UTC)
+    client.push("Cars", [(np.int64(7), np.float32(1.5), np.float64(1), at, "np")], time=moment(40))
+    wait_for(lambda: (7, "np") in client.answer("near"))
+    with pytest.raises(ReadingError, match="of no type"):
+        client.push("Cars", [(object(), 1.0, 1.0, moment(41), "a")])
 
 
 def test_a_subscription_goes_on_when_the_server_was_away(

@@ -275,6 +275,7 @@ def test_an_event_source_that_connects_again_goes_on_after_the_last_event(
     cars.push((1, 9.0))
     with served.listen("near") as socket:
         cars.push((2, 1.0))
+        assert json.loads(socket.recv(timeout=20)) == [], "there is nothing to tell yet"
         first = json.loads(socket.recv(timeout=20))[-1]["id"]
         cars.push((3, 1.0))
         last = json.loads(socket.recv(timeout=20))[-1]["id"]

@@ -166,9 +166,9 @@ class IdleClock:
                 self._heard[stream.name] = count, now, closed
                 continue
             silent = int((now - heard[1]) * SECOND) - self._idle
-            if silent <= 0 or not totals["objects"]:
+            if silent <= 0 or not count:
                 continue
-            if self._expires(stream):
+            if totals["objects"] and self._expires(stream):
                 reached = heard[2] + stream.lateness + silent
                 if reached - stream.lateness > closed + SECOND:
                     due[stream.name] = reached

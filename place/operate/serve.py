@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import re
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--home", type=Path, required=True, help="the directory of all that lasts")
     parser.add_argument("--setup", type=Path, help="statements: streams, queries, sinks")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=PORT, help=f"the port ({PORT}; 0 for any)")
+    parser.add_argument("--port", type=_port, default=PORT, help=f"the port ({PORT}; 0 for any)")
     parser.add_argument(
         "--data",
         type=Path,
@@ -135,9 +137,19 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """What the options ask for."""
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         raise ConfigurationError("--tls-cert and --tls-key belong together")
-    for file in (arguments.tls_cert, arguments.tls_key):
-        if file is not None and not file.is_file():
-            raise ConfigurationError(f"{file} is not there")
+    _check_certificate(arguments.tls_cert, arguments.tls_key)
+    for origin in arguments.cors:
+        if not re.fullmatch(r"https?://[^/\s]+", origin):
+            raise ConfigurationError(
+                f"--cors {origin} is no origin", hint="write for example https://example.org"
+            )
+    basemap = (arguments.basemap or "").removeprefix("pmtiles://")
+    if basemap and not basemap.startswith(("http://", "https://", "/")):
+        raise ConfigurationError(
+            f"--basemap {arguments.basemap} is no address", hint="it begins with https:// or /"
+        )
+    if arguments.home.exists() and not arguments.home.is_dir():
+        raise ConfigurationError(f"{arguments.home} is not a directory")
     return Settings(
         data=(arguments.data or arguments.home / "data").absolute(),
         is_loopback=is_loopback(arguments.host),
@@ -148,6 +160,27 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         most_waiting_readings=arguments.max_waiting,
         private_webhooks=arguments.private_webhooks,
     )
+
+
+def _port(text: str) -> int:
+    """A port, or 0 for any that is free."""
+    if not text.isdecimal() or int(text) >= 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text} is not a port (0 to 65535)")
+    return int(text)
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> None:
+    """A certificate and its key, before Spark is started for nothing."""
+    for file in (certificate, key):
+        if file is not None and not file.is_file():
+            raise ConfigurationError(f"{file} is not there")
+    if certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"{certificate} and {key} are no certificate and its key: {error}"
+            ) from None
 
 
 def _check_door(home: Path, settings: Settings) -> None:

@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def read_status(directory: Path) -> dict[str, Any]:
     """All that is known of a home, from its files alone."""
-    about = read_about(directory)
+    about = read_about(directory, "pipeline")
     storage = Storage(about.get("storage") or str(directory.absolute()))
     numbers = manifests.ticks(storage)
     recent = [manifests.load(storage, number) for number in numbers[-RECENT:]]
@@ -167,7 +167,7 @@ def _label(name: str, value: str) -> str:
 
 def run_changes(arguments: argparse.Namespace) -> int:
     """Run `place changes`."""
-    about = read_about(arguments.home)
+    about = read_about(arguments.home, "pipeline")
     storage = Storage(about.get("storage") or str(arguments.home.absolute()))
     after = _parse_id(arguments.after) if arguments.after else None
     names = set(arguments.query) or None

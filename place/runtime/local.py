@@ -25,6 +25,7 @@ from place.plan.explain import Observed
 from place.plan.logical import Plan
 from place.plan.planner import make_plan
 from place.plan.query import Query
+from place.runtime.durable.home import Home
 from place.runtime.interface import Listener, Runtime
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
@@ -39,6 +40,7 @@ class LocalRuntime:
     def __init__(
         self, home: Path | None = None, *, matrix: Matrix | None = None, threads: int = 1
     ) -> None:
+        self._home = Home(home, "journal") if home is not None else None
         self._store = CatalogStore(home)
         self._journal = Journal(home) if home is not None else None
         self.catalog = Catalog()
@@ -55,6 +57,8 @@ class LocalRuntime:
         self._store.close()
         if self._journal is not None:
             self._journal.close()
+        if self._home is not None:
+            self._home.close()
 
     def pause(self) -> contextlib.AbstractContextManager[None]:
         """Ticks begin only when someone feeds."""

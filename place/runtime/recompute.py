@@ -18,6 +18,7 @@ from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
 from place.plan.query import Query
+from place.runtime.durable.home import Home
 from place.runtime.interface import Listener
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
@@ -31,6 +32,7 @@ class ReferenceRuntime:
     listener: Listener | None = None
 
     def __init__(self, home: Path | None = None) -> None:
+        self._home = Home(home, "journal") if home is not None else None
         self._store = CatalogStore(home)
         self._journal = Journal(home)
         self.catalog = Catalog()
@@ -48,6 +50,8 @@ class ReferenceRuntime:
         """Stop; what was durable stays."""
         self._store.close()
         self._journal.close()
+        if self._home is not None:
+            self._home.close()
 
     def pause(self) -> contextlib.AbstractContextManager[None]:
         """Ticks begin only when someone feeds."""

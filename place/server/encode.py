@@ -68,7 +68,12 @@ class Message:
     @cached_property
     def event(self) -> bytes:
         """The same as an event of server-sent events."""
-        return f"event: deltas\nid: {self.last}\ndata: {self.text}\n\n".encode()
+        number = f"id: {self.last}\n" if self.last else ""
+        return f"event: deltas\n{number}data: {self.text}\n\n".encode()
+
+
+UP_TO_DATE = Message("[]", "", "")
+"""Is sent to who has just come where there is nothing else to send: they need not wait."""
 
 
 @dataclass

@@ -17,7 +17,9 @@ from place.errors import ConfigurationError, InternalError, PlaceError, Statemen
 from place.runtime.durable.storage import StorageFull
 
 LOG = logging.getLogger("place.server")
-CONFLICT = re.compile(r"(exists already|is used by)")
+CONFLICT = re.compile(
+    r'(stream|table|region|query|sink) ".*" (exists already|is used by)', re.DOTALL
+)
 """What the catalog says of a name that is taken, or of a definition that others stand on."""
 
 

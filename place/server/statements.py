@@ -76,6 +76,8 @@ def _run_of(written: Written) -> str | None:
 def _single(server: Server, who: Who, written: Written, text: str) -> Result:
     statement, sql, offset = written.statement, written.sql, written.offset
     _check_role(server, who, statement)
+    if isinstance(statement, s.CreateStream):
+        _check_name(statement.name)
     if isinstance(statement, s.Show) and statement.kind == "queries":
         return _queries(server, who)
     if isinstance(statement, s.CreateStream | s.CreateSink):
@@ -139,6 +141,8 @@ def _allowed(
     for statement, sql in changes:
         try:
             _check_owner(server, who, statement)
+            if isinstance(statement, s.RegisterQuery):
+                _check_name(statement.name)
         except Refused as refused:
             return allowed, refused
         allowed.append((statement, sql))
@@ -173,6 +177,14 @@ def _check_owner(server: Server, who: Who, statement: Change) -> None:
         raise Refused(409, "conflict", f'query "{name}" exists already', hint="choose another name")
 
 
+def _check_name(name: s.Name) -> None:
+    """Names of queries and streams stand in paths."""
+    if "/" in name.text or name.text in (".", ".."):
+        raise Refused(
+            400, "wrong_statement", f'"{name.text}" cannot be asked for: it has no place in a path'
+        )
+
+
 def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
     """Clients ask, and explain what is theirs; all that changes what others see is the admin's."""
     if who.is_admin:
@@ -190,9 +202,10 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
     if isinstance(statement, s.Describe):
         _check_describable(server, who, statement.name.text)
         return
-    raise Refused(
-        403, "not_allowed", f"the role {who.role} may not execute {type(statement).__name__}"
-    )
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
+    if isinstance(statement, s.Show):
+        words = f"SHOW {statement.kind.upper()}"
+    raise Refused(403, "not_allowed", f"the role {who.role} may not execute {words}")
 
 
 def _check_describable(server: Server, who: Who, name: str) -> None:

@@ -151,7 +151,11 @@ class ServerStore:
             raise ConfigurationError(
                 f'role "{role}" does not exist', hint=f"roles: {', '.join(ROLES)}"
             )
-        if not _NAME.fullmatch(name) or name == LOCAL:
+        if name == LOCAL:
+            raise ConfigurationError(
+                f'"{LOCAL}" is who asks on this machine without a token', hint="choose another name"
+            )
+        if not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"{name!r} cannot be the name of a token's holder",
                 hint="write letters, digits, and _ . @ -, at most 60 of them",

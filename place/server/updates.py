@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
 from place.server.access import Reader, admit, deny, server_of, spoken
-from place.server.encode import Message, backlog, parse_id
+from place.server.encode import UP_TO_DATE, Message, backlog, parse_id
 from place.server.errors import Refused, error_body
 from place.server.hub import Joined
 from place.server.state import Server
@@ -80,12 +80,16 @@ async def _send(server: Server, joined: Joined, outlet: Outlet) -> None:
                 subscriber.give_up(f"you took nothing for {STALL:g} seconds")
                 raise
 
+    is_news = bool(joined.messages)
     await send(joined.messages)
     if joined.after is not None:
         storage = server.runtime.pipeline.storage
         missed = backlog(storage, subscriber.query, joined.after, joined.until)
         while (encoded := await to_thread.run_sync(next, missed, None)) is not None:
+            is_news = True
             await send(encoded.messages)
+    if not is_news:
+        await send([UP_TO_DATE])
     while True:
         try:
             async with asyncio.timeout(BEAT):

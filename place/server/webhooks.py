@@ -38,6 +38,8 @@ LOG = logging.getLogger("place.server")
 router = APIRouter()
 PATIENCE, LONGEST_PAUSE = 10.0, 60.0
 """Seconds for an address to answer, and between attempts at most."""
+TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+"""Addresses that stand for one of IPv4, by their last 32 bits."""
 MOST, MOST_EACH = 10, 1000
 """Webhooks of one query, and of one owner."""
 
@@ -262,9 +264,23 @@ async def public_address(url: httpx.URL) -> str:
     found = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in found]
     for address in addresses:
-        if not ipaddress.ip_address(address.partition("%")[0]).is_global:
+        if not is_public(ipaddress.ip_address(address.partition("%")[0])):
             raise ValueError(f"{url.host} is not an address of the public internet")
     return addresses[0]
+
+
+def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Is it an address of the public internet, also where it stands for another?
+
+    >>> is_public(ipaddress.ip_address("64:ff9b::7f00:1"))
+    False
+    """
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global
+    inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in TRANSLATED):
+        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return address.is_global and all(each.is_global for each in inner if each is not None)
 
 
 # The routes

@@ -1,7 +1,7 @@
-"""A home directory: who it is, who runs on it, and the readings that were pushed to it.
+"""A home directory: who it is, and who runs on it.
 
-Pushed readings are written to the ingest log and synced before they are acknowledged; the manifest
-of the tick that took them says so, and then the log lets them go.
+It is one of two kinds, by how readings are kept: in a journal from which all is computed again, or
+in the states and manifests of a pipeline. Neither can go on where the other stopped.
 """
 
 from __future__ import annotations
@@ -13,18 +13,31 @@ import os
 import threading
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from place.errors import ConfigurationError
 
 FORMAT = 1
 ABOUT, LOCK = "place.json", "lock"
+Kind = Literal["journal", "pipeline"]
+OTHERS: dict[str, tuple[str, str]] = {
+    "journal": (
+        "is the home of a session without Spark, whose readings are in a journal",
+        "open it with place.connect(home) or place sql, or use another directory",
+    ),
+    "pipeline": (
+        "is the home of a pipeline on Spark",
+        "open it with place run, place serve or place.connect(home, master=…); while a server runs"
+        " on it, connect to that",
+    ),
+}
+"""What to say of a home to those who would run it as one of the other kind."""
 
 
 class Home:
     """A directory of this machine, locked for as long as it is open."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kind: Kind) -> None:
         self.directory = directory
         self._writing = threading.Lock()
         try:
@@ -39,16 +52,18 @@ class Home:
             raise ConfigurationError(
                 f"{directory} is in use by another process", hint="stop it first, or use another"
             ) from None
-        self.about = self._read_about()
+        try:
+            self.about = self._read_about(kind)
+        except BaseException:
+            self.close()
+            raise
 
-    def _read_about(self) -> dict[str, Any]:
-        path = self.directory / ABOUT
-        if path.exists():
-            about: dict[str, Any] = read_about(self.directory)
+    def _read_about(self, kind: Kind) -> dict[str, Any]:
+        if not (self.directory / ABOUT).exists():
+            about: dict[str, Any] = {"format": FORMAT, "id": uuid.uuid4().hex, "kind": kind}
+            self._write(about)
             return about
-        about = {"format": FORMAT, "id": uuid.uuid4().hex}
-        self._write(about)
-        return about
+        return read_about(self.directory, kind)
 
     def remember(self, **facts: Any) -> None:
         """Keep facts about the home."""
@@ -70,8 +85,8 @@ class Home:
         self._lock.close()
 
 
-def read_about(directory: Path) -> dict[str, Any]:
-    """What a home directory says of itself."""
+def read_about(directory: Path, kind: Kind) -> dict[str, Any]:
+    """What a home directory of a kind says of itself."""
     path = directory / ABOUT
     try:
         about: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -84,4 +99,8 @@ def read_about(directory: Path) -> dict[str, Any]:
         raise ConfigurationError(
             f"{directory} has format {about.get('format')}, this version of PLACE reads {FORMAT}"
         )
+    known = about.setdefault("kind", "pipeline")
+    if known != kind:
+        said, hint = OTHERS[known]
+        raise ConfigurationError(f"{directory} {said}", hint=hint)
     return about

@@ -68,7 +68,7 @@ class SparkRuntime:
         self.directory = (
             home if home is not None else Path(str(self._scratch and self._scratch.name))
         )
-        self.home = Home(self.directory)
+        self.home = Home(self.directory, "pipeline")
         try:
             self._store = CatalogStore(self.directory)
             self._open(storage, matrix, threads, keep)
