@@ -364,6 +364,7 @@ def connect(
     storage: str | None = None,
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
+    keep_ticks: int | None = None,
 ) -> Session: ...
 def connect(
     home: str | Path | None = None,
@@ -376,13 +377,15 @@ def connect(
     storage: str | None = None,
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
+    keep_ticks: int | None = None,
 ) -> Session | Client:
     """Open a session: durable in the directory `home`, or without one only while it is open.
 
     `master` (`local[*]`, `spark://…`) starts Spark, or attaches to the session that is active, and
     runs the pipeline there; `ui` shows Spark's pages, `settings` are Spark's own. `storage` is
     where state and deltas are kept if not in `home`: a directory or an object store that all
-    machines of a cluster reach. Without a master `runtime` is `local`, in this process,
+    machines of a cluster reach; the deltas of `keep_ticks` ticks (1000) stay there for those who
+    resume. Without a master `runtime` is `local`, in this process,
     or `reference`, which computes every answer from its definition.
 
     An address of a server (`http://…`, with the `token` that it wants) opens a session there.
@@ -408,13 +411,17 @@ def connect(
     directory = Path(home) if home is not None else None
     if chosen == "spark":
         # Spark's library is large: only who asks for it waits for it.
+        from place.runtime.spark.pipeline import Keep
         from place.runtime.spark.runtime import SparkRuntime
         from place.runtime.spark.session import start_session, worker_settings
 
         matrix = parse_matrix(cells) if cells is not None else None
         chosen_settings = {**worker_settings(matrix or Matrix()), **(settings or {})}
         spark = start_session(master or "local[*]", ui=ui, settings=chosen_settings)
-        runs = SparkRuntime(spark, directory, storage=storage, matrix=matrix, threads=threads)
+        keep = Keep() if keep_ticks is None else Keep(ticks=keep_ticks)
+        runs = SparkRuntime(
+            spark, directory, storage=storage, matrix=matrix, threads=threads, keep=keep
+        )
         return Session(runs, TableLoader())
     if master is not None:
         raise ConfigurationError(

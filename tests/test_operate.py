@@ -101,6 +101,19 @@ def test_the_only_reading_of_a_silent_stream_is_in_the_answer_after_a_while(tmp_
         assert runtime.pipeline.last is last
 
 
+def test_as_many_ticks_are_kept_as_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write_csv(tmp_path / "in" / "1.csv", [reading(1, 1, 1, 1)])
+    setup = tmp_path / "setup.sql"
+    setup.write_text(f"{CARS} FROM FILES ('{tmp_path}/in');\n{NEAR};\n")
+    home = tmp_path / "home"
+    call = ["run", "--setup", str(setup), "--home", str(home), "--once", "--keep-ticks", "2"]
+    for number in range(2, 6):
+        assert main([*call, "--master", "local[2]"]) == 0
+        write_csv(tmp_path / "in" / f"{number}.csv", [reading(1, number, 1, number)])
+    assert len(list((home / "manifest").glob("*.json"))) == 2
+
+
 def test_a_home_is_of_one_kind_and_of_one_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

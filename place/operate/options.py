@@ -72,6 +72,16 @@ def add_idle_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_keep_option(parser: argparse.ArgumentParser) -> None:
+    """How far back those who resume may have been."""
+    parser.add_argument(
+        "--keep-ticks",
+        type=positive,
+        metavar="N",
+        help="keep the deltas of so many ticks for those who resume after an id (1000)",
+    )
+
+
 def open_session(arguments: argparse.Namespace) -> Session:
     """A session on Spark in the home directory, as the options ask for it."""
     session = connect(
@@ -81,6 +91,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         storage=arguments.storage,
         ui=arguments.ui,
         settings=spark_settings(arguments),
+        keep_ticks=arguments.keep_ticks,
     )
     if arguments.files_per_tick is not None:
         cast("SparkRuntime", session.runtime).files_per_tick = arguments.files_per_tick

@@ -15,6 +15,7 @@ from place.model.schema import Stream
 from place.model.time import LATEST, SECOND, parse_duration
 from place.operate.options import (
     add_idle_option,
+    add_keep_option,
     add_spark_options,
     open_session,
     read_setup,
@@ -45,6 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--once", action="store_true", help="read what the sources have now, then stop"
     )
     add_idle_option(parser)
+    add_keep_option(parser)
     add_spark_options(parser)
     parser.set_defaults(run=run)
 

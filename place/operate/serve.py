@@ -19,6 +19,7 @@ from place.errors import ConfigurationError, PlaceError
 from place.model.time import parse_duration
 from place.operate.options import (
     add_idle_option,
+    add_keep_option,
     add_spark_options,
     open_session,
     positive,
@@ -86,6 +87,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="let clients have webhooks at addresses of private networks",
     )
     add_idle_option(parser)
+    add_keep_option(parser)
     add_spark_options(parser)
     parser.set_defaults(run=run)
 

@@ -57,6 +57,8 @@ for argument do
   esac
 done
 if [ "$held" = yes ]; then set -- "$@" --add-modules; fi
+# Who tells a whole group of processes to end means PLACE, which finishes its tick and then ends it.
+trap '' TERM
 exec {java} "$@"
 """
 
