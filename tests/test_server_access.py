@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import json
+import logging
 import shutil
 import subprocess
 import threading
@@ -383,6 +384,18 @@ def test_names_that_have_no_place_in_a_path(
 )
 def test_addresses_of_the_public_internet(address: str, public: bool) -> None:
     assert is_public(ipaddress.ip_address(address)) is public
+
+
+def test_who_is_refused_does_not_fill_the_log(
+    served: Running, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(
+        logging.getLogger("uvicorn.error"), "callHandlers", lambda r: heard.append(r.getMessage())
+    )
+    assert ask(served, "WS", "/queries/mine/updates", tokens["revoked"])[0] == 401
+    time.sleep(0.2)
+    assert heard == []
 
 
 def test_an_origin_that_is_none(served: Running, tokens: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import uvicorn
 from place.server.app import make_app
 from place.server.state import Server
 
+REFUSED = "ASGI callable returned without completing handshake."
+"""What the web server says when a WebSocket was answered with an error; anybody can cause that."""
 GRACE = 10
 """Seconds for requests that are under way when the server is told to stop."""
 
@@ -26,10 +29,15 @@ class Front(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg != REFUSED
+
+
 def configuration(
     server: Server, certificate: Path | None = None, key: Path | None = None
 ) -> uvicorn.Config:
     """How the web server runs."""
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     return uvicorn.Config(
         make_app(server),
         lifespan="on",
