@@ -1,8 +1,7 @@
 """The scripts on the runtime on Spark: what the local runtime passes, it passes.
 
-A tick on Spark takes its time: `make test` runs one script of fifteen and half of those that
-recover, each in one of the ways, neighbours in different ones; `make test-all` runs all scripts in
-all of them.
+A tick on Spark takes its time: `make test` runs one script of five and all that recover, each in
+one of the ways, neighbours in different ones; `make test-all` runs all scripts in all of them.
 """
 
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from place.runtime.spark.session import start_session
 from place.script.blocks import read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import Batching, ScriptRunner
@@ -22,9 +22,16 @@ WAYS = [("1x1", "each"), ("2x2", "random:1"), ("1x2", "random:1"), ("2x2", "each
 
 def chosen() -> Iterator[ParameterSet]:
     for number, (path, way) in enumerate(zip(SCRIPTS, cycle(WAYS), strict=False)):
-        is_short = number % 15 == 0 or (path.parent.name == "recovery" and number % 4 < 2)
+        is_short = number % 5 == 0 or path.parent.name == "recovery"
         marks = () if is_short else (pytest.mark.long,)
         yield pytest.param(path, way, marks=marks, id=f"{path.parent.name}/{path.stem}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def enough_workers() -> None:
+    """One Spark for all ways. The first script would start it for its own number of cells, and
+    those with more would wait for new Python processes in every tick."""
+    start_session("local[2]")
 
 
 @pytest.mark.parametrize(("path", "way"), list(chosen()))
