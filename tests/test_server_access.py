@@ -1,17 +1,13 @@
 """Who may do what: every route with every role, and nothing of others for anybody."""
 
 import asyncio
-import ipaddress
 import json
 import logging
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,12 +17,7 @@ import websockets.sync.client as ws
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import BaseRoute, Mount, Route
 
-from place.cli import main
-from place.errors import ConfigurationError
 from place.server.app import make_app
-from place.server.settings import is_loopback
-from place.server.store import ServerStore
-from place.server.webhooks import is_public
 from tests.harness.server import WAIT, Running, bearer, serving, wait_for
 
 SETUP = """
@@ -370,22 +361,6 @@ def test_names_that_have_no_place_in_a_path(
     assert (status, body["error"]["code"]) == (400, "wrong_statement")
 
 
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("1.1.1.1", True),
-        ("2606:4700::1111", True),
-        ("127.0.0.1", False),
-        ("::ffff:127.0.0.1", False),
-        ("64:ff9b::7f00:1", False),
-        ("2002:7f00:1::", False),
-        ("fe80::1", False),
-    ],
-)
-def test_addresses_of_the_public_internet(address: str, public: bool) -> None:
-    assert is_public(ipaddress.ip_address(address)) is public
-
-
 def test_who_is_refused_does_not_fill_the_log(
     served: Running, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,20 +450,6 @@ def test_pages_of_other_origins_do_not_get_in(served: Running, tokens: dict[str,
     assert refused.value.response.status_code == 403
 
 
-def test_without_tokens_only_this_machine_by_its_own_name(tmp_path: Path) -> None:
-    with serving(tmp_path / "home", SETUP) as running:
-        assert running.http.get("/me").json() == {"name": "local", "role": "admin"}
-        reply = running.http.get("/queries", headers={"Host": "rebound.example"})
-        assert (reply.status_code, reply.json()["error"]["code"]) == (403, "cross_origin")
-        # The first token closes the door, and revoking it does not open it again.
-        token = running.server.store.create_token("root", "admin")
-        assert running.http.get("/me").status_code == 401
-        assert running.http.get("/me", headers=bearer(token)).status_code == 200
-        running.server.store.revoke_token(token.split("_")[1])
-        assert running.http.get("/me").status_code == 401
-        assert running.http.get("/me", headers=bearer(token)).status_code == 401
-
-
 def test_other_origins_are_let_in_where_that_is_asked_for(served: Running) -> None:
     usual = served.server.settings
     served.server.settings = replace(usual, cors=("https://friend.example",))
@@ -508,78 +469,3 @@ def test_other_origins_are_let_in_where_that_is_asked_for(served: Running) -> No
         friend = asyncio.run(origin_of(method, "https://friend.example"))
         assert friend == "https://friend.example"
         assert asyncio.run(origin_of(method, "https://evil.example")) is None
-
-
-def test_https(tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    with serving(tmp_path / "home", tls=(certificate, key), secure=True) as running:
-        reply = running.http.get("/health")
-        assert reply.status_code == 200
-        assert "max-age" in reply.headers["Strict-Transport-Security"]
-        token = running.server.store.create_token("root", "admin")
-        cookie = running.http.post("/login", json={"token": token}).headers["set-cookie"]
-        assert "Secure" in cookie
-
-
-# The commands
-
-
-def test_other_addresses_need_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert is_loopback("::1")
-    assert not is_loopback("place.example")
-    began = time.monotonic()
-    home = ["--home", str(tmp_path)]
-    assert main(["serve", *home, "--host", "0.0.0.0", "--port", "0"]) == 1
-    assert "place token create" in capsys.readouterr().err
-    assert time.monotonic() - began < 10, "Spark was started first"
-    assert main(["serve", *home, "--tls-cert", "cert.pem"]) == 1
-    assert "belong together" in capsys.readouterr().err
-    for options, said in {
-        ("--cors", "example.org"): "is no origin",
-        ("--basemap", "tiles"): "is no address",
-        ("--tls-cert", __file__, "--tls-key", __file__): "no certificate and its key",
-    }.items():
-        assert main(["serve", *home, *options]) == 1
-        assert said in capsys.readouterr().err
-    assert main(["serve", "--home", __file__]) == 1
-    assert "is not a directory" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["serve", *home, "--port", "99999"])
-    assert main(["token", "list", "--home", str(tmp_path / "typo")]) == 1
-    assert not (tmp_path / "typo").exists()
-
-
-def test_tokens_are_made_listed_and_revoked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    home = ["--home", str(tmp_path)]
-    assert main(["token", "create", *home, "--name", "ann", "--role", "client"]) == 0
-    text = capsys.readouterr().out.strip()
-    store = ServerStore(tmp_path)
-    token = store.check_token(text)
-    assert token is not None
-    assert (token.name, token.role) == ("ann", "client")
-    assert text.rpartition("_")[2].encode() not in (tmp_path / "server.sqlite").read_bytes()
-    assert main(["token", "list", *home]) == 0
-    shown = capsys.readouterr().out
-    assert token.id in shown
-    assert text not in shown
-    assert main(["token", "revoke", *home, token.id]) == 0
-    assert store.check_token(text) is None
-    assert main(["token", "revoke", *home, "nothing"]) == 1
-    for name, role in (("local", "admin"), ("a b", "admin"), ("ann", "king")):
-        with pytest.raises(ConfigurationError):
-            store.create_token(name, role)
-    store.close()
