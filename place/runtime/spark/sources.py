@@ -193,6 +193,8 @@ class Sources:
         self._end(running)
 
     def _end(self, running: Running) -> None:
+        if running.is_stopping:
+            return
         running.is_stopping = True
 
         def end() -> None:
@@ -233,6 +235,11 @@ class Sources:
             came = time.time()
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
             with runtime.pipeline.lock:
+                if opened.batches is not None and batch >= opened.batches:
+                    # Spark may ask for one more batch before it hears that the last one was the
+                    # last. There is nothing in it, and refusing it would look like a failure.
+                    self._end(running)
+                    return
                 if running.is_stopping or stream not in runtime.catalog.streams.values():
                     raise Stopped
                 runtime.check_sinks()
@@ -244,8 +251,7 @@ class Sources:
                         " is gone or is not its own",
                         hint="restore the checkpoint, or drop the stream and create it again",
                     )
-                is_over = opened.batches is not None and batch >= opened.batches
-                if not is_over and (mark is None or mark.batch < batch):
+                if mark is None or mark.batch < batch:
                     marks = {label: Mark(query, batch)}
                     entry = opened.entry(frame, batch)
                     runtime.tick(replace(entry, marks=marks, since=came))
