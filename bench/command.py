@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, knn, match, papers, pipeline, progressive, serve, skew, tick
+from bench import cache, knn, match, papers, pipeline, progressive, serve, skew, stream, tick
+from bench.stream_city import SHAPES
 from place.errors import ConfigurationError
+from place.model.space import Space
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,6 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     benches = parser.add_subparsers(title="experiments", metavar="EXPERIMENT")
     _add_match(benches)
     _add_progressive(benches)
+    _add_stream(benches)
     _add_skew(benches)
     _add_knn(benches)
     _add_tick(benches)
@@ -67,8 +72,12 @@ def _add_progressive(benches: argparse._SubParsersAction[argparse.ArgumentParser
         "progressive",
         help="readings one by one, without and with focal ones",
         description="Readings are taken one by one on one core, each an instant of its own. A "
-        "focal reading also moves the query that its object leads.",
-        epilog="example: place bench progressive --focal 0.1",
+        "focal reading also moves the query that its object leads. With --beside the engine is "
+        "measured instead of the kernel: squares that stand are the rows of a query table, and "
+        "all readings are one push, once without and once with an aggregate, a window and a kNN "
+        "query beside them. share is beside_readings_per_s / readings_per_s.",
+        epilog="examples: place bench progressive --focal 0.1; "
+        "place bench progressive --beside --readings 20000",
     )
     default = progressive.Setting()
     _add_sizes(parser, default.objects, default.queries, default.side)
@@ -78,8 +87,66 @@ def _add_progressive(benches: argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument(
         "--focal", type=_share, metavar="F", help="share of focal readings (both 0 and 0.1)"
     )
+    parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="the engine, without and with an aggregate, a window and a kNN query beside",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.set_defaults(run=run_progressive)
+
+
+def _add_stream(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "stream",
+        help="the engine on a stream of many small instants, beside NumPy and Shapely in bulk",
+        description="500 vehicles drive in a city, and one of them reports every 0.16 seconds: "
+        "times are whole seconds, so that an instant has about six readings. Regions are of such "
+        "a size that there are about five deltas for each reading. Queries are registered one by "
+        "one, and all readings are pushed at once, by columns, to the local runtime. The rival "
+        "knows all readings beforehand, tests both ends of each step of a vehicle by NumPy and "
+        "Shapely, and tells them apart: both have to find the same deltas. ratio is baseline_s / "
+        "seconds: how many times as fast as the rival the engine is. Times are medians of three "
+        "sessions.",
+        epilog="example: place bench stream --readings 20000 --shape mixed --json stream.json",
+    )
+    default = stream.Setting()
+    for name, what in (
+        ("readings", "readings"),
+        ("queries", "regions, each of a query of its own"),
+    ):
+        value = getattr(default, name)
+        parser.add_argument(
+            f"--{name}", type=_number, default=value, metavar="N", help=f"{what} ({value})"
+        )
+    parser.add_argument(
+        "--shape",
+        choices=(*SHAPES, "mixed"),
+        default=default.shape,
+        help="what the regions are; mixed is a third of each (circle)",
+    )
+    parser.add_argument(
+        "--space",
+        choices=[space.value for space in Space],
+        default=default.space,
+        help="metres in the plane or degrees on the sphere (wgs84)",
+    )
+    parser.add_argument(
+        "--moving",
+        type=_number,
+        default=default.moving,
+        metavar="M",
+        help="circles around M vehicles, in the place of the regions that stand",
+    )
+    for option, what in (
+        ("one-by-one", "each reading has a time of its own: one reading an instant"),
+        ("aggregate", "beside the regions a query with COUNT and AVG of a large circle"),
+        ("window", "beside the regions a large circle with WINDOW 1 MINUTE"),
+        ("knn", "beside the regions a query for the 10 nearest of the middle"),
+    ):
+        parser.add_argument(f"--{option}", action="store_true", help=what)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.set_defaults(run=run_stream)
 
 
 def _add_skew(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -265,11 +332,26 @@ def run_serve(arguments: argparse.Namespace) -> int:
 def run_progressive(arguments: argparse.Namespace) -> int:
     """Run `place bench progressive`."""
     sizes = (arguments.objects, arguments.queries, arguments.side, arguments.readings)
+    if arguments.beside:
+        if arguments.focal is not None:
+            raise ConfigurationError("--beside has no focal readings", hint="leave --focal out")
+        beside = progressive.measure_beside(progressive.Setting(*sizes))
+        _tell("progressive", [beside.as_json()], arguments.json)
+        return 0
     shares = (0.0, 0.1) if arguments.focal is None else (arguments.focal,)
     figures = [
         progressive.measure(progressive.Setting(*sizes, share)).as_json() for share in shares
     ]
     _tell("progressive", figures, arguments.json)
+    return 0
+
+
+def run_stream(arguments: argparse.Namespace) -> int:
+    """Run `place bench stream`."""
+    names = [field.name for field in fields(stream.Setting)]
+    setting = stream.Setting(**{name: getattr(arguments, name) for name in names})
+    figures = stream.measure(setting, Console(highlight=False, stderr=True))
+    _tell("stream", [figures.as_json()], arguments.json)
     return 0
 
 
@@ -281,7 +363,7 @@ def run_skew(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(title: str, figures: list[dict[str, float]], file: Path | None) -> None:
+def _tell(title: str, figures: Sequence[Mapping[str, float | str]], file: Path | None) -> None:
     """A row for each figure and a column for each setting; JSON is one object, or a list."""
     table = Table(title=f"place bench {title}", title_justify="left")
     table.add_column("figure")
@@ -298,7 +380,9 @@ def _tell(title: str, figures: list[dict[str, float]], file: Path | None) -> Non
             raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
 
 
-def _shown(value: float) -> str:
+def _shown(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, int) or value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"

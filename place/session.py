@@ -20,21 +20,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from place.engine.route import Matrix
+from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, PlaceError, StatementError, suggestion
 from place.model.delta import Delta, ordered
-from place.model.reading import Advance, Input, make_disappearance
+from place.model.reading import Advance, Input
 from place.model.result import Result as Result
 from place.model.schema import Stream
-from place.model.time import parse_timestamp
 from place.model.types import Row, Type
 from place.plan.apply import Change, apply
 from place.plan.bind_query import bind_query
 from place.plan.catalog import PLURALS, Catalog, fold
 from place.plan.explain import explain, show_shape
 from place.plan.query import Query
-from place.runtime.arrow import readings_of
 from place.runtime.durable.outbox import Numbered, resumed
+from place.runtime.intake.pushed import Moment, disappearance_of, moment_of, readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
@@ -229,29 +228,28 @@ class Session:
 
     # Readings
 
-    def push(self, stream: str, rows: Any, time: str | int | None = None) -> list[Delta]:
+    def push(self, stream: str, rows: Any, time: Moment | None = None) -> list[Delta]:
         """Push readings; the deltas that they cause.
 
-        They are rows of values in column order, or a table of Arrow, pandas or polars. If one is
-        wrong, none is taken. `time` (an ISO text, or microseconds) is the time of rows that have
-        none of their own, and tells that the stream has reached it, so that its instant is
-        evaluated.
+        They are rows of values in column order, dicts by column name, or a table of Arrow, pandas
+        or polars. If one is wrong, none is taken. `time` (a datetime, a date, an ISO text, or
+        microseconds) is the time of rows that have none of their own, and tells that the stream
+        has reached it, so that its instant is evaluated.
         """
         definition = self.stream(stream)
-        moment = parse_timestamp(time) if isinstance(time, str) else time
+        moment = None if time is None else moment_of(time)
         inputs: list[Input] = [*readings_of(definition, rows, moment)]
         if moment is not None:
             inputs.append(Advance(moment, definition.name))
         return self.feed(inputs)
 
-    def disappear(self, stream: str, key: Any, time: str | int) -> list[Delta]:
+    def disappear(self, stream: str, key: Any, time: Moment) -> list[Delta]:
         """Tell that an object disappears at a time."""
-        moment = parse_timestamp(time) if isinstance(time, str) else time
-        return self.feed([make_disappearance(self.stream(stream), key, moment)])
+        return self.feed([disappearance_of(self.stream(stream), key, moment_of(time))])
 
-    def advance(self, time: str | int) -> list[Delta]:
+    def advance(self, time: Moment) -> list[Delta]:
         """Tell that all streams have reached a time; the deltas of what expires by then."""
-        return self.feed([Advance(parse_timestamp(time) if isinstance(time, str) else time)])
+        return self.feed([Advance(moment_of(time))])
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick of readings and advances."""

@@ -13,9 +13,9 @@ from place.engine.changes import Change, settle
 from place.model.delta import FEW, Delta, Sign
 from place.model.reading import Advance
 from place.plan.query import Query
-from place.runtime.arrow import readings_of
 from place.runtime.durable.outbox import changes_of, numbered, read_outbox, write_outbox
 from place.runtime.durable.storage import Storage
+from place.runtime.intake.pushed import readings_of
 from place.runtime.local import LocalRuntime, told_of
 from place.runtime.tables import TableLoader
 from place.session import Session

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from place.kernels import bulk, order
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, BulkMatcher, Pairs, match_bulk
-from place.kernels.grid import cells_of, choose_grid
-from place.kernels.progressive import match_progressive
+from place.kernels.grid import choose_grid, squares_of
+from place.kernels.progressive import SHIFTS, STAYS, match_progressive
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -246,10 +246,10 @@ def test_coordinates_far_away_do_not_spoil_the_grid() -> None:
         scales * chance.random((20_000, 2)),
     ):
         chosen = choose_grid(places[:2048], 1e-3, 1e-3, len(places))
-        cells = cells_of(places, chosen)
-        assert cells.min() >= 0
-        assert cells.max() < chosen.cells
-        assert np.bincount(cells).max() < len(places) / 50
+        squares = squares_of(places, chosen)
+        assert squares.min() >= 0
+        assert squares.max() < chosen.squares
+        assert np.bincount(squares).max() < len(places) / 50
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
@@ -282,7 +282,8 @@ def test_the_progressive_join_reports_what_each_reading_changes(
             points, rows = np.hstack([now, before]), np.hstack([regions_now, regions_before])
             expected |= {(i, *pair) for pair in compared(points, rows, modes, cp, cb)}
             before, regions_before = now, regions_now
-        found = match_progressive(positions, regions, modes, slots, to, starts, boxes, move_to)
+        asked = np.array([0, STAYS, STAYS | SHIFTS], np.uint8)[modes]
+        found = match_progressive(positions, regions, asked, slots, to, starts, boxes, move_to)
         listed = list(zip(*(column.tolist() for column in found), strict=True))
         assert len(set(listed)) == len(listed), "a pair is reported twice"
         assert (np.diff(found.reading) >= 0).all()

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import place
-from place.engine import timeline
 from place.engine.boxes import boxes_of
+from place.engine.checkpoint import load_worker, save_worker
 from place.engine.columns import Dictionary
-from place.engine.state import load_worker, save_worker
+from place.engine.operators import region_join
 from place.errors import ReadingError
 from place.kernels import bulk, order
 from place.model.reading import Advance, Input, Reading
@@ -53,7 +53,8 @@ def test_a_worker_goes_on_from_its_arrow_tables(
 
         return with_new_workers
 
-    monkeypatch.setattr("place.engine.state.MANY_TEXTS", 0)  # and without texts it needs no more
+    # And without texts that it needs no more.
+    monkeypatch.setattr("place.engine.checkpoint.MANY_TEXTS", 0)
     for name in ("_take", "_become", "_probe"):
         monkeypatch.setattr(LocalRuntime, name, renewed(name))
     script = read_script(path)
@@ -114,7 +115,7 @@ def kept(session: Session) -> set[object]:
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
     (line,) = runtime.workers[0].timelines.values()
-    store = line.cell.subjects["Cars"]
+    store = line.cell.stores.subjects["Cars"]
     return set(store.keys[: store.size][store.alive[: store.size]].tolist())
 
 
@@ -213,8 +214,8 @@ def test_what_is_not_needed_any_more_is_let_go() -> None:
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
     cells = [line.cell for line in runtime.workers[0].timelines.values()]
-    assert all(len(cell.layout.polygons) <= 3 for cell in cells)
-    assert all(len(cell.focals) <= 1100 for cell in cells)
+    assert all(len(cell.polygons) <= 3 for cell in cells)
+    assert all(len(cell.stores.focals) <= 1100 for cell in cells)
 
 
 @pytest.mark.parametrize("cells", ["1x1", "2x2"])
@@ -229,8 +230,8 @@ def test_one_pass_over_many_instants_sends_what_one_instant_after_the_other_send
             row = (key, x, y) if chance.random() < 0.9 else None
             inputs.append(Reading("Cars", key, instant * 250_000, row))
     found = []
-    for shortest in (3, 10**9):
-        monkeypatch.setattr(timeline, "SHORTEST_RUN", shortest)
+    for few in (2, 10**9):
+        monkeypatch.setattr(region_join, "FEW_INSTANTS", few)
         session = place.connect(runtime="local", cells=cells)
         session.sql(
             "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE) WITH (timeout = '20 seconds')"
@@ -252,8 +253,8 @@ def test_one_pass_over_many_instants_sends_what_one_instant_after_the_other_send
 def test_a_silent_stream_does_not_make_others_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("place.engine.past.MOST_RECENT", 50)
-    monkeypatch.setattr("place.engine.past.HISTORY", 20)
+    monkeypatch.setattr("place.engine.history.MOST_RECENT", 50)
+    monkeypatch.setattr("place.engine.history.HISTORY", 20)
     session = cars()
     session.sql("CREATE STREAM Drones (id BIGINT KEY, x DOUBLE, y DOUBLE)")
     session.push("Drones", [(1, 1, 1)], time=1_000_000)
@@ -261,7 +262,7 @@ def test_a_silent_stream_does_not_make_others_wait_for_ever(
         session.push("Cars", [(second % 7, 1, second % 9, "a")], time=second * 1_000_000)
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
-    assert sum(map(len, runtime.workers[0].pasts["Cars"].recent)) <= 51
+    assert sum(map(len, runtime.workers[0].histories["Cars"].recent)) <= 51
     session.sql("REGISTER QUERY m AS SELECT id FROM Cars INSIDE ('M', 1 OF Drones, 100)")
     assert len(session.answer("m")) == 7
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from place.kernels import nearest, nest
+from place.kernels import nearest, nested_grid
 from place.kernels.nearest import Nearby, NearestMatcher
 from place.kernels.order import Pool
 from place.model.space import Space, measure
@@ -285,7 +285,7 @@ def test_one_comes_beside_many_who_do_not() -> None:
     everything = np.ones(200, np.bool_)
     world.match(everything, np.ones(1, np.bool_))
     moved = ~everything
-    moved[3 : 5 + nest.CROWD] = True
+    moved[3 : 5 + nested_grid.CROWD] = True
     world.points[moved] = [0.8, 0.81]
     world.points[3] = [0.1, 0.0]
     world.match(moved, np.zeros(1, np.bool_))
@@ -439,17 +439,19 @@ def test_crowds_are_divided() -> None:
     chance = np.random.default_rng(4)
     for places in (uniform, in_a_line, upright, tiny, outliers, scales, clusters, crowded):
         points = places(chance, 5000)
-        found = nest.build_nest(points, np.arange(5000, dtype=np.int32), np.arange(5000), Pool(1))
+        found = nested_grid.build_nest(
+            points, np.arange(5000, dtype=np.int32), np.arange(5000), Pool(1)
+        )
         assert np.array_equal(np.sort(found.names), np.arange(5000))
         assert np.array_equal(points[found.names], np.stack([found.xs, found.ys], axis=1))
         for shape in found.shapes:
             cells = shape[:3].prod()
-            first = shape[nest.FIRST]
+            first = shape[nested_grid.FIRST]
             sizes = np.diff(found.starts[first : first + cells + 1].astype(np.int64))
             sizes[found.inner[first : first + cells] >= 0] = 0
-            if shape[nest.KIND] == nest.PILE:
+            if shape[nested_grid.KIND] == nested_grid.PILE:
                 pile = found.names[found.starts[first] : found.starts[first + 1]]
                 assert len(np.unique(points[pile], axis=0)) == 1
                 assert np.array_equal(pile, np.sort(pile))
             else:
-                assert sizes.max() <= nest.CROWD
+                assert sizes.max() <= nested_grid.CROWD

@@ -126,7 +126,7 @@ def test_homes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         session.sql(CARS)
         with pytest.raises(ConfigurationError, match="in use"):
             opened(home)
-    from place.engine.route import Matrix
+    from place.engine.matrix import Matrix
 
     with pytest.raises(ConfigurationError, match="cells 1x1, not 1x2"):
         opened(home, matrix=Matrix(1, 2))

@@ -17,8 +17,8 @@ from place.engine.worker import UNORDERED, Segment
 from place.errors import ConfigurationError, PlaceError, StatementError
 from place.model.clock import Clock
 from place.model.segment import make_segment
-from place.runtime.arrow import readings_of
 from place.runtime.durable.storage import StorageFull
+from place.runtime.intake.pushed import readings_of
 from place.runtime.spark.pipeline import Keep, Pipeline
 from place.session import Session
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
@@ -216,7 +216,7 @@ def test_partitions_of_one_tick_wait_for_each_other() -> None:
 
 
 def test_rows_of_a_source_without_an_order_are_taken_by_time(tmp_path: Path) -> None:
-    from place.engine.route import Matrix
+    from place.engine.matrix import Matrix
     from place.engine.worker import Worker
     from place.model.reading import make_reading
 
@@ -246,7 +246,7 @@ def test_a_home_that_is_moved_goes_on_and_another_storage_is_refused(tmp_path: P
 
 
 def test_an_empty_batch_is_a_tick_of_several_cells_too(tmp_path: Path) -> None:
-    from place.engine.route import Matrix
+    from place.engine.matrix import Matrix
     from place.runtime.spark.session import start_session
 
     spark = start_session("local[2]")

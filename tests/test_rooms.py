@@ -1,6 +1,7 @@
 """The house: which room may import which, as the design's table says."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,41 @@ def test_a_module_says_why_it_exists_and_is_of_one_piece(path: Path) -> None:
     text = path.read_text("utf-8")
     assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
     assert len(text.splitlines()) <= 500, f"{path} is two files in one"
+
+
+OPERATORS = sorted((PACKAGE / "engine" / "operators").glob("*.py"))
+CONTRACT = "place.engine.operators.contract"
+ABOVE_OPERATORS = {"cell", "chain", "chains", "timeline", "worker", "checkpoint", "answers"}
+
+
+@pytest.mark.parametrize("path", OPERATORS, ids=module_of)
+def test_an_operator_knows_neither_another_one_nor_the_cell(path: Path) -> None:
+    for imported in imports_of(path) - {module_of(path), CONTRACT}:
+        assert not imported.startswith("place.engine.operators"), f"{path} imports {imported}"
+        assert imported.rpartition(".")[2] not in ABOVE_OPERATORS or not imported.startswith(
+            "place.engine."
+        ), f"{path} imports {imported}"
+
+
+def test_no_two_modules_and_no_two_classes_of_the_engine_and_the_kernels_share_a_name() -> None:
+    modules: dict[str, list[Path]] = {}
+    classes: dict[str, list[Path]] = {}
+    for room in ("engine", "kernels"):
+        for path in (PACKAGE / room).rglob("*.py"):
+            modules.setdefault(path.stem, []).append(path)
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    classes.setdefault(node.name, []).append(path)
+    del modules["__init__"]
+    for found in (modules, classes):
+        assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_an_array_type_has_one_name() -> None:
+    for path in (*(PACKAGE / "engine").rglob("*.py"), *(PACKAGE / "kernels").rglob("*.py")):
+        if path.stem != "arrays":
+            for line in path.read_text("utf-8").splitlines():
+                assert not re.match(r"\w+ = NDArray\[np\.\w+\]", line), f"{path}: {line}"
 
 
 def test_the_lock_pins_by_hash_and_names_no_host() -> None:

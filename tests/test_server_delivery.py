@@ -19,7 +19,7 @@ import websockets.exceptions
 from place.errors import ConfigurationError
 from place.model.segment import make_segment
 from place.model.time import format_timestamp
-from place.runtime.arrow import readings_of
+from place.runtime.intake.pushed import readings_of
 from place.runtime.spark.pipeline import Keep
 from place.server.access import Who
 from place.server.encode import INITIAL, LAST, Message, backlog, whole_answer

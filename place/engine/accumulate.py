@@ -1,7 +1,8 @@
 """What is known of the values of each group: counts, exact sums, least and greatest values.
 
 Values come as whole numbers (`as_numbers`) with weights; a value without weight is not there.
-Groups are slots, and every accumulator is an array by slot.
+Groups are slots, and every accumulator is an array by slot. Entries of a whole tick come sorted
+into segments (`place.kernels.segments`), and what is known is told at the end of every segment.
 """
 
 from __future__ import annotations
@@ -10,28 +11,47 @@ from bisect import bisect
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from place.engine.columns import DTYPES, Dictionary
+from place.engine.columns import Dictionary
 from place.engine.multiset import Multiset, longer
-from place.engine.vector import Vector
-from place.kernels.exact import (
-    BITS,
-    ROOM,
-    add_terms,
-    carry_all,
-    nearest_doubles,
-    whole_numbers,
-)
-from place.kernels.heaps import least_items, put_items
-from place.kernels.multiset import add_counts
+from place.kernels.arrays import Bools, Longs
+from place.kernels.exact import ROOM, carry_all, sum_doubles, sum_wholes
+from place.kernels.heaps import least_in_segments, put_items
+from place.kernels.row_table import find_rows
+from place.kernels.segments import Segments, add_in_segments, cross_zero
 from place.model.types import Type
-
-Bools = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 LIMB_OF_ONE = 31
 """Where the sums of DOUBLE begin, before a value needs more."""
+
+
+class Known(NamedTuple):
+    """Values as whole numbers, 0 where they are NULL; `nulls` is None if none of them is."""
+
+    numbers: Longs
+    nulls: Bools | None
+
+
+class Slots(Multiset):
+    """Packed rows at slots. A count is anything that is 0 while the row may lose its slot."""
+
+    def find(self, rows: Longs, weights: Longs) -> Longs:
+        """The slot of each row, a new one if it has none; −1 of a row without weight."""
+        slots: Longs
+        self._table, self.rows, self.used, slots = find_rows(
+            self._table, self.rows, self.used, rows, weights
+        )
+        self.counts = longer(self.counts, self.used)
+        return slots
+
+    def settle(self, slots: Longs, before: Longs, now: Longs) -> None:
+        """Set the counts of slots, which may come several times: what they were and are then."""
+        self.counts[slots] = now
+        self.hold(int(np.count_nonzero(now)) - int(np.count_nonzero(before)))
+
+    def hold(self, more: int) -> None:
+        """So many more slots have a count than before."""
+        self._live += more
 
 
 class Counts:
@@ -40,36 +60,48 @@ class Counts:
     def __init__(self) -> None:
         self._counts = np.zeros(8, np.int64)
 
-    def add(self, slots: Numbers, weights: Numbers, size: int) -> None:
+    def run(self, segments: Segments, weights: Longs, size: int) -> tuple[Longs, Longs]:
+        """Add weights, where there are `size` slots: the counts before and after each segment."""
         self._counts = longer(self._counts, size)
-        add_counts(self._counts, slots, weights)
+        found: tuple[Longs, Longs] = add_in_segments(
+            self._counts, segments.slots, weights, segments.starts
+        )
+        return found
 
-    def at(self, slots: Numbers) -> Numbers:
-        return self._counts[slots]
-
-    def keep(self, kept: Numbers) -> None:
+    def keep(self, kept: Longs) -> None:
         """Groups get new numbers: those at these slots, in order, and no others."""
         self._counts = longer(self._counts[kept], 8)
 
 
 class Sums:
-    """The exact sum of the values of each group."""
+    """The exact sum and the mean of the values of each group.
 
-    def __init__(self, is_double: bool) -> None:
+    Values are DOUBLEs, whole numbers, or intervals, whose mean is an interval.
+    """
+
+    def __init__(self, is_double: bool, is_interval: bool = False) -> None:
         self._is_double = is_double
+        self._is_interval = is_interval
         self._low = LIMB_OF_ONE if is_double else 0
         self._limbs = np.zeros((8, ROOM), np.int64)
 
-    def add(
-        self, slots: Numbers, numbers: Numbers, weights: Numbers, touched: Numbers, size: int
-    ) -> None:
-        """Add weighted values; `touched` are all the slots among them."""
+    def run(
+        self, segments: Segments, numbers: Longs, weights: Longs, counts: Longs, size: int
+    ) -> tuple[Known, Known]:
+        """Add weighted values: the sum and the mean after each segment.
+
+        `counts` are how many values the group of each segment has then.
+        """
         self._limbs = longer(self._limbs, size)
-        terms = (slots, numbers, weights, touched, self._is_double)
-        first, last = add_terms(self._limbs, self._low, *terms)
+        terms = (segments.slots, numbers, weights, segments.starts, counts)
+        if not self._is_double:
+            sums, no_sum, means, no_mean = sum_wholes(self._limbs, *terms, self._is_interval)
+            return Known(sums, no_sum), Known(means, no_mean)
+        sums, none, means, first, last = sum_doubles(self._limbs, self._low, *terms)
         if first <= last:
             self._widen(first, last)
-            add_terms(self._limbs, self._low, *terms)
+            sums, none, means, _, _ = sum_doubles(self._limbs, self._low, *terms)
+        return Known(sums, none), Known(means, none)
 
     def _widen(self, first: int, last: int) -> None:
         """Make room for terms whose lowest bits lie in these limbs."""
@@ -80,52 +112,30 @@ class Sums:
         carry_all(limbs)
         self._low, self._limbs = low, limbs
 
-    def doubles(self, slots: Numbers) -> NDArray[np.float64]:
-        """The sums of DOUBLEs, rounded once; infinite where they are too large."""
-        found: NDArray[np.float64] = nearest_doubles(self._limbs, self._low, slots)
-        return found
-
-    def wholes(self, slots: Numbers) -> tuple[Numbers, Bools]:
-        """The sums of whole numbers, and where they are within 64 bits."""
-        found: tuple[Numbers, Bools] = whole_numbers(self._limbs, slots)
-        return found
-
-    def exact(self, slot: int) -> int:
-        """The sum of whole numbers, of any size."""
-        return sum(limb << (BITS * j) for j, limb in enumerate(self._limbs[slot].tolist()))
-
-    def keep(self, kept: Numbers) -> None:
+    def keep(self, kept: Longs) -> None:
+        """Groups get new numbers: those at these slots, in order, and no others."""
         self._limbs = longer(self._limbs[kept], 8)
 
 
-class Crossed(NamedTuple):
-    """Values that came (sign +1) or went (−1): their groups, themselves, and their own slots."""
-
-    slots: Numbers
-    numbers: Numbers
-    signs: Numbers
-    items: Numbers
-
-
-class Values(Multiset):
+class Values(Slots):
     """The different values of each group, and how often each is there: rows of group and value."""
 
     def __init__(self) -> None:
         super().__init__(2)
 
-    def change(self, slots: Numbers, numbers: Numbers, weights: Numbers) -> Crossed:
-        """Add weights to the counts of values."""
-        rows = np.empty((len(slots), 2), np.int64)
-        rows[:, 0] = slots
-        rows[:, 1] = numbers
-        added = self.add(rows, weights)
-        signs = (added.now > 0).astype(np.int64) - (added.before > 0)
-        (changed,) = signs.nonzero()
-        items = added.touched[changed]
-        crossed = self.rows[items]
-        return Crossed(crossed[:, 0].copy(), crossed[:, 1].copy(), signs[changed], items)
+    def run(self, segments: Segments, numbers: Longs, weights: Longs) -> tuple[Longs, Longs]:
+        """Add weights to the counts of values.
 
-    def renumber(self, kept: Numbers, size: int) -> None:
+        Returns, for each entry, the slot of its value (−1 of one without weight) and whether the
+        value thereby comes to its group (+1), leaves it (−1) or neither (0).
+        """
+        items = self.find(_pairs(segments.entries, numbers), weights)
+        signs: Longs
+        signs, more = cross_zero(self.counts, items, weights)
+        self.hold(more)
+        return items, signs
+
+    def renumber(self, kept: Longs, size: int) -> None:
         """Groups get new numbers: those at these slots of `size`, in order, and no others."""
         numbers = np.full(size, -1, np.int64)
         numbers[kept] = np.arange(len(kept))
@@ -133,6 +143,13 @@ class Values(Multiset):
         left = np.flatnonzero((self.counts[: self.used] != 0) & (groups >= 0))
         self.rows[: self.used, 0] = groups
         self.keep(left)
+
+
+def _pairs(slots: Longs, numbers: Longs) -> Longs:
+    rows = np.empty((len(slots), 2), np.int64)
+    rows[:, 0] = slots
+    rows[:, 1] = numbers
+    return rows
 
 
 class TextOrder:
@@ -153,10 +170,10 @@ class TextOrder:
         self._ranks = np.full(8, self.UNKNOWN, np.int64)
         self.version = 0
 
-    def ranks(self, codes: Numbers) -> Numbers:
+    def ranks(self, codes: Longs) -> Longs:
         """The ranks of codes."""
         self._ranks = longer(self._ranks, len(self._dictionary.texts), self.UNKNOWN)
-        found: Numbers = self._ranks[codes]
+        found: Longs = self._ranks[codes]
         unknown = found == self.UNKNOWN
         if not unknown.any():
             return found
@@ -165,7 +182,7 @@ class TextOrder:
             self._rank_all(fresh)
         return self._ranks[codes]
 
-    def known(self, codes: Numbers) -> Numbers:
+    def known(self, codes: Longs) -> Longs:
         """The ranks of codes as they are; those that never were ranked may be anything."""
         return self._ranks[codes]
 
@@ -209,49 +226,60 @@ class Extremes:
         self._ranks = np.zeros(8, np.int64)
         self._after = np.empty((8, 2), np.int64)
         self._held = np.zeros(8, np.bool_)
+        self._present = np.zeros(8, np.bool_)
         self._roots = np.full(8, -1, np.int64)
 
-    def appear(self, items: Numbers, groups: Numbers, size: int) -> None:
-        """Values are there that were not; those that are gone are found to be so when needed."""
+    def run(
+        self, segments: Segments, numbers: Longs, items: Longs, signs: Longs, size: int
+    ) -> Known:
+        """Take values that come and go, as `Values` tells: the extreme one after each segment."""
         self._reserve(size)
-        numbers = self._values.rows[items, 1]
-        self._ranks[items] = self._rank(numbers)
-        if self._kind is Type.STRING and self._version != self._order.version:
-            self._version = self._order.version
-            every = self._values.rows[: self._values.used, 1]
-            self._ranks[: len(every)] = self._signed(self._order.known(every))
-        put_items(self._ranks, self._after, self._held, self._roots, items, groups)
-
-    def at(self, slots: Numbers) -> Vector:
-        """The value of each group."""
-        counts = self._values.counts
-        items = least_items(self._ranks, self._after, self._held, self._roots, counts, slots)
-        nulls = items < 0
-        numbers = np.where(nulls, 0, self._values.rows[items, 1])
-        if self._kind is Type.DOUBLE:
-            return Vector(numbers.view(np.float64), nulls)
-        return Vector(numbers.astype(DTYPES[self._kind], copy=False), nulls)
+        ranks = self._ranks_of(numbers, signs)
+        heaps = (self._ranks, self._after, self._held, self._roots, self._present)
+        values = (self._values.rows, items, signs, ranks)
+        found, none = least_in_segments(*heaps, *values, segments.slots, segments.starts)
+        return Known(found, none)
 
     def start_again(self, size: int) -> None:
         """The slots of values, or of groups, have new numbers: put all of them in again."""
         self._held[:] = False
+        self._present = self._values.counts > 0
         self._roots = np.full(size, -1, np.int64)
-        items = np.flatnonzero(self._values.counts[: self._values.used] > 0)
-        self.appear(items, self._values.rows[items, 0], size)
+        self._reserve(size)
+        items = np.flatnonzero(self._present[: self._values.used])
+        groups, numbers = self._values.rows[items, 0], self._values.rows[items, 1]
+        self._ranks[items] = self._ranks_of(numbers, np.ones(len(items), np.int64))
+        put_items(self._ranks, self._after, self._held, self._roots, items, groups)
 
     def _reserve(self, groups: int) -> None:
         self._roots = longer(self._roots, groups, -1)
-        if len(self._held) < self._values.used:
+        if min(len(self._held), len(self._present)) < self._values.used:
             self._ranks = longer(self._ranks, self._values.used)
             self._after = longer(self._after, self._values.used)
             self._held = longer(self._held, self._values.used)
+            self._present = longer(self._present, self._values.used)
 
-    def _rank(self, numbers: Numbers) -> Numbers:
-        if self._kind is Type.STRING:
-            return self._signed(self._order.ranks(numbers))
-        if self._kind is Type.DOUBLE:  # the bits of negative ones grow with their size
-            numbers = numbers ^ ((numbers >> 63) & np.iinfo(np.int64).max)
-        return self._signed(numbers)
-
-    def _signed(self, ranks: Numbers) -> Numbers:
+    def _ranks_of(self, numbers: Longs, signs: Longs) -> Longs:
+        """The ranks of values that come (sign +1); those of others may be anything."""
+        ranks = numbers
+        if self._kind is Type.DOUBLE:
+            ranks = ascending(numbers)
+        elif self._kind is Type.STRING:
+            come = np.flatnonzero(signs > 0)
+            ranks = np.zeros(len(numbers), np.int64)
+            ranks[come] = self._order.ranks(numbers[come])
+            self._rank_again()
         return ~ranks if self._greatest else ranks
+
+    def _rank_again(self) -> None:
+        """All texts may have other ranks than they had when they came."""
+        if self._version != self._order.version:
+            self._version = self._order.version
+            every = self._order.known(self._values.rows[: self._values.used, 1])
+            self._ranks[: len(every)] = ~every if self._greatest else every
+
+
+def ascending(bits: Longs) -> Longs:
+    """Whole numbers in the order of the DOUBLEs whose bits are given."""
+    # The bits of negative ones grow with their size.
+    return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)

@@ -1,51 +1,66 @@
 """The cell: the objects of a row meet the regions of a column, and what changed comes out.
 
-It takes all that happens at one instant and keeps no answer: membership before and now follows
-from what the objects and regions were and are, so every change is found by comparing the two.
+A tick passes through it in one piece: stores open it as versions, each region join finds its pairs,
+and each chain of operators makes of them what its queries tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from place.engine.above import Above
-from place.engine.columns import Columns, Dictionary
+from place.engine.chain import Chain, changes_of, is_settled_by_keys, settled
+from place.engine.chains import Chains
+from place.engine.columns import Dictionary
+from place.engine.compile import Compiled, JoinKey, compile_query
+from place.engine.conditions import Conditions, Matches
+from place.engine.counters import Counters
+from place.engine.filter_order import FilterOrder
 from place.engine.filters import make_passes
-from place.engine.focals import Focals
-from place.engine.lay import Layout, attribute_boxes
-from place.engine.meet import Join
-from place.engine.objects import Changed, Messages, Objects
-from place.engine.observe import Observer
-from place.engine.plans import Group, RangePlan, compile_plan, has_upper, readings_of
-from place.engine.regions import Regions
-from place.engine.retain import evict, reach_of
-from place.engine.route import Place
-from place.engine.rows import Shapes
-from place.engine.said import Said, listen
-from place.engine.shapes import fan_of
-from place.engine.step import Found, Step
-from place.engine.tally import Tally
-from place.engine.trail import Passes
-from place.engine.window import Pairs
-from place.model.schema import Relation, Stream
-from place.model.space import Space
+from place.engine.flow import NO_MARKS, Flow, Marks
+from place.engine.layout import Polygons
+from place.engine.matching import Passes
+from place.engine.matrix import Place
+from place.engine.operator_specs import GroupSpec
+from place.engine.operators.region_join import RegionJoin, Surroundings
+from place.engine.partial_answers import Found, PartialAnswer, is_merged
+from place.engine.presence import Presence
+from place.engine.queries import Queries
+from place.engine.retention import Retained
+from place.engine.stores import Due, Stores
+from place.engine.tick import Tick
+from place.kernels.arrays import Longs
+from place.model.schema import Stream
 from place.model.time import BEGINNING
-from place.plan.bind_query_table import layout_of
-from place.plan.query import Around, Query
+from place.plan.logical import Knowledge
+from place.plan.query import Query
 
-Numbers = NDArray[np.int64]
+MANY_FOCALS = 1024
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Queries that come and go between two ticks.
+
+    `tables` are the rows of the tables that registered queries read, `contents` what windows hold
+    already. `stage` puts what happens at one instant in order. A query that is asked once may have
+    to be where another one is: `beside` is the name of that one.
+    """
+
+    instant: int
+    register: Sequence[Query] = ()
+    drop: Sequence[str] = ()
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    contents: Mapping[str, pa.Table] = field(default_factory=dict)
+    stage: int = 0
+    beside: str | None = None
 
 
 class Cell:
-    """Objects, regions and plans of one cell of the matrix.
-
-    It holds the objects of its row, and of the other rows where each object is: a region of its
-    column may begin to follow any of them.
-    """
+    """Stores, queries, region joins and chains of one cell of the matrix."""
 
     def __init__(
         self,
@@ -55,436 +70,345 @@ class Cell:
         threads: int = 1,
     ) -> None:
         self.place = place
-        self.threads = threads
         self.dictionary = Dictionary() if dictionary is None else dictionary
-        self.subjects: dict[str, Objects] = {}
-        self.others: dict[str, Objects] = {}
-        self.region_rows: dict[str, Objects] = {}
-        self.plans: dict[int, RangePlan] = {}
-        self.groups: dict[Group, Regions] = {}
-        self.passes: dict[Group, Passes] = {}
-        self.shapes = Shapes()
-        self._join = Join(self)
-        self.focals = Focals()
-        self.layout = Layout(self.focals)
-        self.above = Above(self)
-        self.tally = Tally()
-        self.observer = Observer(self)
-        self.numbers: dict[str, int] = {}
-        self._next = 0
-        self._many_focals = 1024
-        self.retained: dict[str, float] = {}
-        for stream in streams:
-            self.subjects[stream.name] = Objects(stream, self.dictionary)
-            if place.matrix.rows > 1:
-                known = tuple(stream.columns[i] for i in _whereabouts(stream))
-                self.others[stream.name] = Objects(stream, self.dictionary, known)
-            if stream.retention is not None:
-                self.retained[stream.name] = reach_of(stream.retention)
-            if layout_of(stream.columns) is not None:
-                self.region_rows[stream.name] = Objects(stream, self.dictionary)
+        known = list(streams)
+        self.stores = Stores(place, known, self.dictionary)
+        self.queries = Queries(self.dictionary)
+        self.counters = Counters()
+        self.polygons = Polygons()
+        self.joins: dict[JoinKey, RegionJoin] = {}
+        self._presence = Presence()
+        self._named: dict[tuple[str, str, int], int] = {}
+        """How many queries have each of the query tables that name focal objects."""
+        self.chains = Chains(place.matrix, self.stores, self.dictionary, threads)
+        stores, queries = self.stores, self.queries
+        conditions = Conditions(
+            queries,
+            stores.focals,
+            stores.focal_number,
+            stores.region_rows,
+            self.counters,
+            self.dictionary,
+        )
+        self._around = Surroundings(
+            stores.focals,
+            stores.focal_numbers,
+            stores.focal_number,
+            self.polygons,
+            stores.region_rows,
+            conditions,
+            self.counters,
+            threads,
+        )
+        self._order = FilterOrder(self.dictionary)
+        self._retained = Retained(known)
+        self._many_focals = MANY_FOCALS
 
-    def process(self, step: Step, *, is_known: bool = False) -> list[Found]:
-        """Take an instant; the changes of this cell's part of the answers, not yet settled.
+    # A tick
 
-        `is_known` tells that nobody needs to hear the answers of queries that have only a join.
+    def take(
+        self,
+        after: int,
+        until: int,
+        told: Mapping[str, Due],
+        heard: Mapping[str, Due],
+        stage: int = 0,
+    ) -> list[Found]:
+        """Take all that is told up to an instant; the changes of this cell's part of the answers.
+
+        `told` are messages with the expiries of objects, `heard` the same without them.
         """
-        for regions in self.groups.values():
-            regions.begin()
-        self.focals.begin()
-        objects: dict[str, Changed] = {}
-        rows: dict[str, Changed] = {}
-        said = self._listen(step)
-        for name, messages in step.messages.items():
-            self._tell(name, messages, objects, rows)
-        self.above.stage = step.stage
-        ended = [self._drop(name) for name in step.drop]
-        for query in step.register:
-            self._register(query, step)
-        self._change_region_rows(rows, step)
-        self._follow_focals()
+        if not len(self.queries):  # nobody asks what was in between
+            self.stores.take({name: messages for name, (messages, _) in told.items()})
+            return []
+        if not self._retained.names & told.keys():
+            return self._take(after, until, told, heard, stage)
+        # What is let go of depends on the instant, and so may what is found at the next one.
         found: list[Found] = []
-        heard = {readings_of(name): each for name, each in said.items()}
-        for group, regions in self.groups.items():
-            if group.meets in heard:
-                self._join.match_readings(group, regions, heard[group.meets], rows)
-            else:
-                changed = objects.get(group.meets)
-                found += self._join.match(group, regions, changed, rows, step.instant, is_known)
-            self.layout.polygons.release(regions.replaced_polygons())
-            regions.forget()
-        for name, changed in objects.items():
-            self.tally.read(name, len(changed.slots))
-        for meets, each in heard.items():
-            self.tally.read(meets, len(each.keys))
-        if len(self.above):
-            found += self.above.finish(step.instant, objects, said, ended)
-        self._forget_dropped(ended)
+        dues = [due for _, due in told.values()]
+        for instant in np.unique(np.concatenate(dues)).tolist():
+            now, said = _at(told, instant), _at(heard, instant)
+            found += self._take(after, instant, now, said, stage)
+            after = instant
+        return found + self._take(after, until, {}, {}, stage)
+
+    def _take(
+        self,
+        after: int,
+        until: int,
+        told: Mapping[str, Due],
+        heard: Mapping[str, Due],
+        stage: int,
+    ) -> list[Found]:
+        windows = {key.subject for key in self.joins if key.readings}
+        listened = {name: due for name, due in heard.items() if name in windows}
+        tick = self.stores.open(after, until, told, listened, self._named_now())
+        for name, versions in tick.objects.items():
+            self.counters.read((name, False), len(versions))
+        for name, readings in tick.readings.items():
+            self.counters.read((name, True), len(readings))
+        self._order.prepare(self.queries, self.joins)
+        marks = self._presence.take(tick.focals, self.stores.focals.places)
+        found = self._run(tick, marks, stage)
+        moved = {
+            key.subject for key, join in self.joins.items() if key.moves and join.index.has_moved
+        }
+        turned = self._order.look(tick, self.queries, self.joins, self._passes, self.polygons)
+        self.stores.close(tick)
+        self._settle(has_polygons=bool(tick.regions))
+        for name in self._retained.names - self.stores.region_rows.keys():
+            if told and not self.chains.reach_everywhere(name):
+                store = self.stores.subjects[name]
+                self._retained.evict(name, store, self.joins, tick, name in moved)
+        for number, compiled in turned:
+            self._turn(number, compiled)
         self._forget_focals()
-        # Without a query nobody asks, cells are filled before their queries, and whoever drops or
-        # asks a query need not be the last to do so.
-        if self.plans and step.messages:
-            for name in self.retained.keys() - self.region_rows.keys():
-                evict(self, name, objects.get(name))
-        for number, plan in self.observer.look(objects):
-            self._turn(number, plan)
         return found
+
+    def _named_now(self) -> list[tuple[str, str, int]]:
+        """The query tables that name focal objects: their name, the stream of these, the column."""
+        return [named for named, queries in self._named.items() if queries]
+
+    def _run(self, tick: Tick, marks: Marks, stage: int, ended: Sequence[int] = ()) -> list[Found]:
+        """Region joins, then chains, from the bottom to what is told."""
+        flows: dict[int, list[Flow]] = {}
+        for join in self.joins.values():
+            matches = join.take(tick)
+            if matches is not None:
+                self._hand_out(join, matches, tick, flows)
+        if len(marks):
+            for number in np.unique(marks.queries).tolist():
+                mine = np.flatnonzero(marks.queries == number)
+                part = Marks(marks.queries[mine], marks.instants[mine], marks.signs[mine])
+                chain = self.chains.of(number)
+                flows.setdefault(id(chain), []).append(Flow.of_marks(part))
+        found: list[Found] = []
+        for chain in self.chains:
+            flow = Flow.joined(flows.get(id(chain), []))
+            told = chain.take(flow, tick, self.counters)
+            over = [number for number in ended if self.chains.of(number) is chain]
+            found += self._found(chain, told, stage, over)
+        return found
+
+    def _hand_out(
+        self, join: RegionJoin, matches: Matches, tick: Tick, flows: dict[int, list[Flow]]
+    ) -> None:
+        """Give each chain the rows of its queries."""
+        for chosen in self.queries.by_shape(matches.numbers):
+            mine = matches if chosen is None else matches.take(chosen)
+            chain = self.chains.of(int(mine.numbers[0]))
+            assert chain is not None
+            flow = join.flow(chain.shape, mine, tick)
+            if chain.needs_order:
+                flow = flow.in_order()
+            if len(flow):
+                flows.setdefault(id(chain), []).append(flow)
+
+    def _found(self, chain: Chain, flow: Flow, stage: int, ended: Sequence[int]) -> list[Found]:
+        if is_merged(chain.shape, self.place.matrix):
+            return self._part(chain, flow, stage, ended)
+        matrix = self.place.matrix
+        is_alone = matrix.rows * matrix.columns == 1
+        has_groups = any(isinstance(step, GroupSpec) for step in chain.shape.upper)
+        flow = settled(flow, chain.shape)
+        self.counters.count("answer", flow.queries, flow.weights)
+        is_settled = is_alone or has_groups or is_settled_by_keys(chain.shape)
+        return list(changes_of(flow, self.queries.asked, is_settled=is_settled))
+
+    def _part(self, chain: Chain, flow: Flow, stage: int, ended: Sequence[int]) -> list[Found]:
+        if not flow and not ended:
+            return []
+        marks = flow.marks
+        known = np.unique(np.concatenate([flow.queries, marks.queries, np.array(ended, np.int64)]))
+        moved = replace(
+            flow,
+            queries=np.searchsorted(known, flow.queries),
+            marks=Marks(np.searchsorted(known, marks.queries), marks.instants, marks.signs),
+            slots=None,
+            readings=None,
+        )
+        places = tuple(np.searchsorted(known, np.array(ended, np.int64)).tolist())
+        return [PartialAnswer(tuple(self.queries.asked(known)), moved, stage, places)]
+
+    def _settle(self, *, has_polygons: bool) -> None:
+        """What was found has been told."""
+        for join in self.joins.values():
+            join.settle()
+        if has_polygons and len(self.polygons):
+            used = [join.index.polygons() for join in self.joins.values()]
+            self.polygons.keep(set().union(*used))
+
+    # Queries come and go
+
+    def change(self, changes: Changes, *, is_known: bool = False) -> list[Found]:
+        """Register and drop queries: their answers as changes, or nothing if they are known."""
+        ended = [self.queries.end(name) for name in changes.drop]
+        marks = [self._end(number, changes.instant) for number in ended]
+        marks += [self._begin(query, changes) for query in changes.register]
+        tick = Tick(changes.instant, changes.instant)
+        found = self._run(tick, Marks.joined(marks), changes.stage, ended)
+        self._settle(has_polygons=bool(ended))
+        self._forget(ended)
+        self._forget_focals()
+        return [] if is_known else found
 
     def adopt(
         self,
         queries: Sequence[Query],
         tables: Mapping[str, pa.Table],
         contents: Mapping[str, pa.Table],
-    ) -> list[Found]:
-        """Take over queries whose answers are known already: a cell that was saved goes on.
-
-        What stands above the join is told as if it came just now, for whoever keeps the answers.
-        """
-        step = Step(BEGINNING, register=queries, tables=tables, contents=contents)
-        if any(has_upper(query) for query in queries):
-            return self.process(step, is_known=True)
-        for query in queries:
-            self._register(query, step)
-        return []
-
-    def window(self, name: str) -> pa.Table | None:
-        """What the window of a query holds; None if the query is not in this cell's column."""
-        upper = self.above.uppers.get(self.numbers[name])
-        return None if upper is None or upper.window is None else upper.window.save()
-
-    def held(self, name: str) -> list[Found]:
-        """All that a query with a window holds, as if it came just now."""
-        number = self.numbers[name]
-        return [self.above.content(number)] if number in self.above.uppers else []
-
-    # What changes
-
-    def _listen(self, step: Step) -> dict[str, Said]:
-        """What the readings of this cell's row say to windows, before the objects take them."""
-        said = {}
-        for name, messages in step.readings.items():
-            windows = [
-                upper.window
-                for upper in self.above.uppers.values()
-                if upper.plan.subject == name and upper.window is not None
-            ]
-            if windows:
-                store = self.subjects[name]
-                mine = self.place.has_objects(messages.keys, self._texts(store))
-                some = messages if mine is None else messages.take(np.flatnonzero(mine))
-                pairs = any(isinstance(window, Pairs) for window in windows)
-                said[name] = listen(some, store, step.instant, pairs=pairs)
-        return said
-
-    def _tell(
-        self,
-        name: str,
-        messages: Messages,
-        objects: dict[str, Changed],
-        rows: dict[str, Changed],
     ) -> None:
-        """Objects, regions and focal objects take the messages of a stream that are theirs."""
-        mine, others = self.split(name, messages)
-        if len(mine):
-            objects[name] = changed = self.subjects[name].change(mine)
-            self.lead(self.subjects[name], changed.slots)
-        if others is not None and len(others):
-            self.lead(self.others[name], self.others[name].change(others).slots)
-        if name in self.region_rows:
-            store = self.region_rows[name]
-            here = self.place.has_regions(messages.keys, self._texts(store))
-            told = messages if here is None else messages.take(np.flatnonzero(here))
-            if len(told):
-                rows[name] = store.change(told)
+        """Take over queries whose answers are known already: a cell that was saved goes on."""
+        if queries:
+            changes = Changes(BEGINNING, queries, tables=tables, contents=contents)
+            self.change(changes, is_known=True)
 
-    def _texts(self, store: Objects) -> Dictionary | None:
-        return self.dictionary if store.is_coded else None
+    def _begin(self, query: Query, changes: Changes) -> Marks:
+        compiled = compile_query(query, self.dictionary)
+        number = self.queries.add(compiled)
+        if query.query_table is None and not self.place.has_query(changes.beside or query.name):
+            return NO_MARKS
+        is_new = self.chains.begin(number, compiled, changes.tables)
+        there = 0 if compiled.key.readings else len(self.stores.subjects[compiled.subject])
+        self._count_from_here(number, compiled, there)
+        chain = self.chains.of(number)
+        assert chain is not None
+        chain.begin(number, changes.contents.get(query.name))
+        base = number
+        if compiled.shape.candidates is not None and is_new and compiled.has_regions:
+            base = self.queries.add_candidates(compiled)
+            self.chains.add_candidates(base, compiled)
+            self._count_from_here(base, compiled, 0)
+        if compiled.shape.candidates is None or base != number:
+            self._join(compiled).add(base, compiled)
+            if compiled.has_choice and not compiled.key.readings:
+                self._order.begin(base)
+        if (named := _named_by(query)) is not None:
+            self._named[named] = self._named.get(named, 0) + 1
+        if query.groups != ():
+            return NO_MARKS
+        focals = () if query.window is not None else query.focals
+        numbers = [self.stores.focal_number(focal) for focal in focals]
+        if not self._tells_marks(query):
+            return NO_MARKS
+        return self._presence.begin(number, numbers, self.stores.focals.places, changes.instant)
 
-    def split(self, name: str, messages: Messages) -> tuple[Messages, Messages | None]:
-        """The messages of this cell's row, and of the others only where each object is."""
-        store = self.subjects[name]
-        mask = self.place.has_objects(messages.keys, self._texts(store))
-        if mask is None:
-            return messages, None
-        others = messages.take(np.flatnonzero(~mask))
-        known = _whereabouts(store.relation)
-        rows = Columns(self.others[name].columns.columns, self.dictionary, 0)
-        rows.values = [others.rows.values[i] for i in known]
-        rows.nulls = [others.rows.nulls[i] for i in known]
-        elsewhere = Messages(others.keys, others.times, others.gone, rows)
-        return messages.take(np.flatnonzero(mask)), elsewhere
+    def _tells_marks(self, query: Query) -> bool:
+        """Of the cells that hold a query together, one tells that it is there."""
+        return self.place.row == 0 and (query.query_table is None or self.place.column == 0)
 
-    def lead(self, store: Objects, slots: Numbers) -> None:
-        """Focal objects are told to every row of the columns whose regions they lead."""
-        if not len(self.focals):
-            return
-        numbers = store.leads[slots].astype(np.int64)
-        leading = np.flatnonzero(numbers >= 0)
-        if len(leading):
-            self.focals.move(numbers[leading], self.where(store, slots[leading]))
+    def _count_from_here(self, number: int, compiled: Compiled, there: int) -> None:
+        reads = ((compiled.subject, compiled.key.readings), compiled.key)
+        self.counters.begin(number, reads, there)
 
-    def where(self, store: Objects, slots: Numbers) -> NDArray[np.float64]:
-        """Where the objects at these slots are; NaN where none is."""
-        relation = store.relation
-        if relation.x is None or relation.y is None:
-            return np.full((len(slots), 2), np.nan)
-        names = [column.name for column in store.columns.columns]
-        at = [names.index(relation.columns[i].name) for i in (relation.x, relation.y)]
-        positions = np.stack([store.columns.numbers(i, slots) for i in at], axis=1)
-        positions[~store.alive[slots]] = np.nan
-        return positions
+    def _join(self, compiled: Compiled) -> RegionJoin:
+        key = compiled.key
+        if key not in self.joins:
+            passes = None if key.before is None else self._passes(compiled)
+            store = self.stores.subjects[key.subject]
+            self.joins[key] = RegionJoin(key, store, self._around, passes)
+        return self.joins[key]
 
-    def _focals_of(self, stream: str, keys: Numbers) -> Numbers:
-        """The numbers of focal objects, some of which may be new to this cell."""
-        numbers = np.empty(len(keys), np.int64)
-        mask = self.place.has_objects(keys, self._texts(self.subjects[stream]))
-        parts = [(self.subjects[stream], np.arange(len(keys)), True)]
-        if mask is not None:
-            here, there = np.flatnonzero(mask), np.flatnonzero(~mask)
-            parts = [(self.subjects[stream], here, True), (self.others[stream], there, False)]
-        for store, chosen, is_mine in parts:
-            slots = store.take_all(keys[chosen])
-            fresh = np.unique(slots[store.leads[slots] < 0])
-            if len(fresh):
-                seats = fresh if is_mine else np.full(len(fresh), -1)
-                added = self.focals.add(stream, seats, self.where(store, fresh))
-                store.follow(fresh, added.astype(np.int32))
-            numbers[chosen] = store.leads[slots]
-        return numbers
+    def _passes(self, compiled: Compiled) -> Passes:
+        return make_passes(compiled.filter, self.chains.partner, self.dictionary)
 
-    def focal(self, stream: str, key: Hashable) -> int:
-        """The number of a focal object."""
-        number = self.subjects[stream].number(key)
-        return int(self._focals_of(stream, np.array([number], np.int64))[0])
+    def _end(self, number: int, instant: int) -> Marks:
+        compiled = self.queries.compiled[number]
+        chain = self.chains.of(number)
+        if chain is None:
+            return NO_MARKS
+        chain.end(number)
+        if (named := _named_by(compiled.asked)) is not None:
+            self._named[named] -= 1
+        if compiled.key in self.joins:
+            self.joins[compiled.key].remove(number)
+        return self._presence.end(number, instant)
 
-    # Queries come and go
-
-    def _register(self, query: Query, step: Step) -> None:
-        plan = compile_plan(query, self.dictionary)
-        number, self._next = self._next, self._next + 1
-        self.plans[number] = plan
-        self.shapes.add(number, plan)
-        self.numbers[query.name] = number
-        is_here = query.query_table is not None or self.place.has_query(query.name)
-        if not is_here:
-            return
-        self._load_tables(plan, step)
-        there = 0 if plan.meets_readings else len(self.subjects[plan.subject])
-        self.tally.begin(number, (plan.group.meets, plan.group), there)
-        if plan.upper is not None:
-            content = step.contents.get(query.name)
-            if not self.above.register(number, plan, step.tables, content):
-                return
-        if plan.has_choice:
-            self.observer.begin(number)
-        query = plan.query
-        regions = self._group(number, plan)
-        fan = fan_of(query.space) if plan.is_spatial else 1
-        simple, watches = plan.is_simple, plan.watches
-        if query.query_table is not None:
-            name = query.sources[query.query_table.source].relation.name
-            store = self.region_rows[name]
-            owners = np.flatnonzero(store.alive[: store.size])
-            if isinstance(query.inside, Around):
-                self.focal(query.inside.focal.stream, query.inside.focal.key)
-            rows = regions.add(number, owners, fan, simple, watches)
-            self.layout.lay_owners(plan, regions, rows, owners, store, self._focals_of)
-        elif isinstance(query.inside, Around):
-            rows = regions.add(number, np.array([-1]), fan, simple, watches)
-            focal = query.inside.focal
-            regions.now.focals[rows] = self.focal(focal.stream, focal.key)
-            extents = query.inside.extents
-            regions.extents[rows] = extents if len(extents) == 2 else (extents[0], np.nan)
-            self.layout.lay_around(plan.query.space, regions, rows)
-        elif query.inside is not None:
-            rows = regions.add(number, np.array([-1]), fan, simple, watches)
-            self.layout.lay_shape(query.inside, query.space, regions, rows)
-        else:  # a region without a place
-            rows = regions.add(number, np.full(len(plan.boxes), -1), 1, simple, watches)
-            regions.now.kinds[rows] = 0
-            regions.now.params[rows] = 0.0
-            regions.now.boxes[rows] = attribute_boxes(plan)
-
-    def _group(self, number: int, plan: RangePlan) -> Regions:
-        """The regions that a plan's are kept with."""
-        group = plan.group
-        regions = self.groups.setdefault(group, Regions())
-        if plan.before is not None and not (regions.plan[: regions.size] >= 0).any():
-            # Tables may have other rows since the last time that somebody passed here.
-            self.passes[group] = self.passes_of(number, plan)
-            self.forget_order()
-        return regions
-
-    def passes_of(self, number: int, plan: RangePlan) -> Passes:
-        """What the objects of a plan have to pass besides its region."""
-        joiner = self.above.joiner(number) if plan.upper is not None else None
-        return make_passes(plan.filter, plan.upper, joiner, self.dictionary)
-
-    def _turn(self, number: int, plan: RangePlan) -> None:
-        """Go over to an equivalent plan between two instants."""
-        old = self.plans[number]
-        rows = self.groups[old.group].rows_of(number)
-        self.plans[number] = plan
-        mode = (plan.is_simple, plan.watches)
-        self.groups[old.group].move(rows, self._group(number, plan), *mode)
-        self.above.turn(number, plan)
-        self.tally.begin(number, (plan.group.meets, plan.group), 0)
-        self.forget_order()
-
-    def _load_tables(self, plan: RangePlan, step: Step) -> None:
-        """Stationary objects and query tables come with the first query that reads them."""
-        for i, source in enumerate(plan.query.sources):
-            if source.is_stream:
-                continue
-            if plan.upper is not None and i in plan.upper.joined:
-                continue
-            table = plan.query.query_table
-            is_regions = table is not None and table.source == i
-            stores = self.region_rows if is_regions else self.subjects
-            if source.relation.name not in stores:
-                store = Objects(source.relation, self.dictionary)
-                table_rows = step.tables[source.relation.name]
-                keys = np.arange(table_rows.num_rows)
-                is_mine = self.place.has_regions if is_regions else self.place.has_objects
-                mine = is_mine(keys, None)
-                if mine is not None:
-                    keys = np.flatnonzero(mine)
-                    table_rows = table_rows.take(pa.array(keys))
-                columns = source.relation.columns
-                rows = Columns.from_arrow(columns, self.dictionary, table_rows.columns)
-                store.load(keys, np.zeros(len(keys), np.int64), rows)
-                stores[source.relation.name] = store
-
-    def _drop(self, name: str) -> int:
-        number = self.numbers.pop(name)
-        plan = self.plans[number]
-        if number not in self.above.uppers or self.above.drop(number):
-            self._remove_regions(number, plan)
-        return number
-
-    def _remove_regions(self, number: int, plan: RangePlan) -> None:
-        if plan.group in self.groups:
-            regions = self.groups[plan.group]
-            regions.remove(regions.rows_of(number))
-
-    def _forget_dropped(self, ended: Sequence[int]) -> None:
-        """Let go of the plans that were dropped, and of tables that no plan reads."""
+    def _forget(self, ended: Sequence[int]) -> None:
+        """Let go of what nobody needs any more."""
         if not ended:
             return
-        for number in self.above.forget(ended):
-            self._remove_regions(number, self.plans[number])
-            for regions in self.groups.values():
-                self.layout.polygons.release(regions.replaced_polygons())
-                regions.forget()
-            self.forget_order()  # no instant has told of it
-        kept = set(self.numbers.values()) | self.above.bases
-        for number in self.plans.keys() - kept:
-            self.observer.end(number)
-            self.tally.end(number)
-        self.plans = {number: plan for number, plan in self.plans.items() if number in kept}
-        for group, regions in list(self.groups.items()):
-            if group.before is not None and not (regions.plan[: regions.size] >= 0).any():
-                del self.groups[group], self.passes[group]
-        if len(self.shapes.plans) > 64 + 2 * len(self.plans):
-            self.shapes = Shapes()
-            for number, plan in self.plans.items():
-                self.shapes.add(number, plan)
-        read = {s.relation.name for plan in self.plans.values() for s in plan.query.sources}
-        for stores in (self.subjects, self.region_rows):
-            for name in [n for n, store in stores.items() if n not in read]:
-                if not isinstance(stores[name].relation, Stream):
-                    del stores[name]
-                    self.forget_order()
+        idle = self.chains.forget(list(ended))
+        for number in idle:
+            join = self.joins[self.queries.compiled[number].key]
+            join.remove(number)
+            join.settle()
+        has_tables = False
+        for number in (*ended, *idle):
+            has_tables |= bool(self.queries.compiled[number].asked.tables)
+            self.counters.end(number)
+            self._order.end(number)
+        self.queries.forget([*ended, *idle])
+        for key, join in list(self.joins.items()):
+            if join.is_empty:
+                del self.joins[key]
+        if has_tables:
+            asked = [compiled.asked for compiled in self.queries.compiled.values()]
+            read = {name for query in asked for name in query.tables}
+            self.stores.forget_tables(read)
+            self.chains.forget_tables(read)
+
+    def _turn(self, number: int, compiled: Compiled) -> None:
+        """Go over to an equivalent plan between two ticks."""
+        old = self.queries.compiled[number]
+        if old.key == compiled.key:
+            return
+        compiled = replace(compiled, asked=old.asked, shape=old.shape)
+        self.queries.replace(number, compiled)
+        self.joins[old.key].move_to(number, self._join(compiled), compiled)
+        self._count_from_here(number, compiled, 0)
+        if self.joins[old.key].is_empty:
+            del self.joins[old.key]
 
     def _forget_focals(self) -> None:
         """Let go of focal objects that lead no region any more, once they are many."""
-        if len(self.focals) < self._many_focals:
+        if len(self.stores.focals) < self._many_focals:
             return
         asked = [
-            self.focal(focal.stream, focal.key)
-            for plan in self.plans.values()
-            for focal in (plan.query if plan.upper is None else plan.upper.asked).focals
+            self.stores.focal_number(focal)
+            for compiled in self.queries.compiled.values()
+            for focal in compiled.asked.focals
         ]
-        used = np.zeros(len(self.focals) + 1, np.bool_)
-        used[asked] = True
-        for regions in self.groups.values():
-            used[regions.now.focals[: regions.size]] = True
-        for group in self.above.groups.values():
-            used[group.focals] = True
-        numbers = self.focals.keep(used)
-        for group in self.above.groups.values():
-            group.renumber(numbers)
-        for regions in self.groups.values():
-            regions.now.focals[:] = numbers[regions.now.focals]
-            regions.before.focals[:] = numbers[regions.before.focals]
-        for store in (*self.subjects.values(), *self.others.values()):
-            led = np.flatnonzero(store.leads[: store.size] >= 0)
-            store.follow(led, numbers[store.leads[led]].astype(np.int32))
-        self._many_focals = max(1024, 2 * len(self.focals))
+        nearest = self.chains.nearest()
+        parts: list[Longs] = [np.array(asked, np.int64)]
+        parts += [join.index.now.focals[: join.index.size] for join in self.joins.values()]
+        parts += [operator.rows.focals for operator in nearest]
+        numbers = self.stores.keep_focals(np.concatenate(parts))
+        for join in self.joins.values():
+            join.index.renumber(numbers)
+        for operator in nearest:
+            operator.rows.renumber(numbers)
+        self._presence.renumber(numbers)
+        self._many_focals = max(MANY_FOCALS, 2 * len(self.stores.focals))
 
-    # Regions move
+    # What is kept
 
-    def _change_region_rows(self, changed: dict[str, Changed], step: Step) -> None:
-        """Rows of a query table that streams in: new, other, or gone."""
-        if not changed:
-            return
-        for number, plan in self.plans.items():
-            table = plan.query.query_table
-            if table is None or plan.name not in self.numbers:
-                continue
-            name = plan.query.sources[table.source].relation.name
-            if name not in changed or any(plan.name == query.name for query in step.register):
-                continue
-            change = changed[name]
-            store = self.region_rows[name]
-            regions = self.groups[plan.group]
-            mine = regions.rows_of(number)
-            gone = mine[np.isin(regions.owner[mine], change.slots[change.was & ~change.now])]
-            if len(gone):
-                regions.remove(gone)
-            other = change.slots[change.was & change.now]
-            if len(other):
-                rows = regions.grouped(mine[np.isin(regions.owner[mine], other)])
-                regions.touch(rows)
-                owners = np.unique(regions.owner[rows])
-                self.layout.lay_owners(plan, regions, rows, owners, store, self._focals_of)
-            new = change.slots[~change.was & change.now]
-            if len(new):
-                fan = fan_of(plan.query.space)
-                rows = regions.add(number, new, fan, plan.is_simple, plan.watches)
-                self.layout.lay_owners(plan, regions, rows, new, store, self._focals_of)
+    def contents(self) -> list[tuple[list[str], pa.Table]]:
+        """What operators hold that does not follow from objects, by the names of queries."""
+        return self.chains.contents(self.queries.asked)
 
-    def _follow_focals(self) -> None:
-        """Regions whose focal object moved, came or went."""
-        if not self.focals.any_moved():
-            return
-        for regions in self.groups.values():
-            rows = np.flatnonzero(self.focals.moved(regions.now.focals[: regions.size]))
-            if not len(rows):
-                continue
-            regions.touch(rows)
-            spaces = {number: plan.query.space for number, plan in self.plans.items()}
-            for space in Space:
-                of_space = [n for n, s in spaces.items() if s is space]
-                mine = rows[np.isin(regions.plan[rows], of_space)]
-                if len(mine):
-                    self.layout.lay_around(space, regions, mine)
-        for number, plan in self.plans.items():
-            if plan.query.query_table is not None and isinstance(plan.query.inside, Around):
-                focal_object = plan.query.inside.focal
-                found = self.focal(focal_object.stream, focal_object.key)
-                if self.focals.moved(np.array([found]))[0]:
-                    regions = self.groups[plan.group]
-                    regions.touch(regions.rows_of(number))
+    def content(self, name: str) -> pa.Table | None:
+        """What the operators of one query hold; None if it is not in this cell's column."""
+        return self.chains.content(self.queries.numbers[name])
 
-    # Retention
-
-    def forget_order(self) -> None:
-        """Objects or regions changed without an instant of the bulk join that says so."""
-        self._join.forget_order()
+    def knowledge(self, number: int) -> Knowledge:
+        """What is known about the order of the filters of a query."""
+        return self._order.knowledge(number)
 
 
-def _whereabouts(stream: Relation) -> tuple[int, ...]:
-    """The columns of a stream that tell where its objects are: key, x and y."""
-    named = (stream.key, stream.x, stream.y)
-    return tuple(dict.fromkeys(index for index in named if index is not None))
+def _named_by(query: Query) -> tuple[str, str, int] | None:
+    """How the query table of a query names focal objects: the table, their stream, the column."""
+    table = query.query_table
+    if table is None or table.focal_stream is None:
+        return None
+    return query.sources[table.source].relation.name, table.focal_stream, table.columns[0]
+
+
+def _at(told: Mapping[str, Due], instant: int) -> dict[str, Due]:
+    """What each stream tells at an instant."""
+    found = {}
+    for name, (messages, due) in told.items():
+        low, high = np.searchsorted(due, [instant, instant + 1]).tolist()
+        if low < high:
+            found[name] = (messages.take(slice(low, high)), due[low:high])
+    return found

@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from place.kernels.arrays import Longs
 from place.model.delta import FEW, Delta, Sign, difference
 from place.model.segment import ARROW
 from place.plan.query import Query
-
-Instants = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Change:
 
     queries: tuple[Query, ...]
     sign: Sign
-    instants: int | Instants
+    instants: int | Longs
     columns: tuple[pa.Array, ...]
     is_settled: bool
     owners: NDArray[np.int32] | None = None

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from place.kernels.arrays import Longs
 from place.model.schema import Column
 from place.model.segment import ARROW
 from place.model.types import Row, Type, Value
-
-Slots = NDArray[np.int64]
 
 DTYPES: dict[Type, Any] = {
     Type.BIGINT: np.int64,
@@ -141,14 +140,14 @@ class Columns:
         self.values = [np.concatenate([v, np.zeros(more, v.dtype)]) for v in self.values]
         self.nulls = [np.concatenate([n, np.ones(more, np.bool_)]) for n in self.nulls]
 
-    def take(self, slots: Slots | slice) -> Columns:
+    def take(self, slots: Longs | slice) -> Columns:
         """A copy of the rows at these slots."""
         copy = Columns(self.columns, self.dictionary, 0)
         copy.values = [values[slots] for values in self.values]
         copy.nulls = [nulls[slots] for nulls in self.nulls]
         return copy
 
-    def pick(self, indices: Sequence[int], slots: Slots | slice = slice(None)) -> Columns:
+    def pick(self, indices: Sequence[int], slots: Longs | slice = slice(None)) -> Columns:
         """A copy of some columns of the rows at these slots."""
         copy = Columns(tuple(self.columns[i] for i in indices), self.dictionary, 0)
         copy.values = [self.values[i][slots] for i in indices]
@@ -178,18 +177,18 @@ class Columns:
             wide.values[index], wide.nulls[index] = self.values[i], self.nulls[i]
         return wide
 
-    def put(self, slots: Slots, rows: Columns) -> None:
+    def put(self, slots: Longs, rows: Columns) -> None:
         """Write rows of the same columns to slots."""
         for mine, other in zip(self.values, rows.values, strict=True):
             mine[slots] = other
         for mine, other in zip(self.nulls, rows.nulls, strict=True):
             mine[slots] = other
 
-    def rows(self, slots: Slots) -> list[Row]:
+    def rows(self, slots: Longs) -> list[Row]:
         """The rows at these slots as plain values."""
         return list(zip(*(self.plain(i, slots) for i in range(len(self.columns))), strict=True))
 
-    def plain(self, index: int, slots: Slots) -> list[Value]:
+    def plain(self, index: int, slots: Longs) -> list[Value]:
         """The values of a column at these slots, as Python's."""
         values = self.values[index][slots].tolist()
         if self.columns[index].type is Type.STRING:
@@ -204,7 +203,7 @@ class Columns:
                 values[position] = None
         return values  # type: ignore[no-any-return]
 
-    def numbers(self, index: int, slots: Slots | slice = slice(None)) -> NDArray[np.float64]:
+    def numbers(self, index: int, slots: Longs | slice = slice(None)) -> NDArray[np.float64]:
         """A column as numbers (codes of texts, 0 and 1 of truth values); NaN where it is NULL."""
         numbers = self.values[index][slots].astype(np.float64)
         nulls = self.nulls[index][slots]
@@ -212,7 +211,7 @@ class Columns:
             numbers[nulls] = np.nan
         return numbers
 
-    def array(self, index: int, slots: Slots | slice) -> pa.Array:
+    def array(self, index: int, slots: Longs | slice) -> pa.Array:
         """A column at these slots as Arrow; of texts, each only once."""
         values, nulls = self.values[index][slots], self.nulls[index][slots]
         mask = nulls if nulls.any() else None

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from place.engine.columns import DTYPES, Columns
+from place.engine.columns import DTYPES
 from place.engine.vector import Vector
-from place.kernels.multiset import add_weights, enter_rows, find_rows
+from place.kernels.arrays import Longs
+from place.kernels.row_table import add_weights, enter_rows, find_rows
 from place.model.types import Type
-
-Numbers = NDArray[np.int64]
 
 MASK = 63
 """So many columns share a number for their NULLs."""
@@ -26,7 +25,7 @@ SPARE = 64
 """So many rows that are there no more are kept, however few there are."""
 
 
-def as_numbers(values: NDArray[Any]) -> Numbers:
+def as_numbers(values: NDArray[Any]) -> Longs:
     """Values of any type as whole numbers that are equal if the values are; always a copy."""
     if values.dtype == np.float64:
         return (values + 0.0).view(np.int64)
@@ -38,7 +37,7 @@ def width_of(columns: int) -> int:
     return columns + -(-columns // MASK)
 
 
-def pack(vectors: Sequence[Vector], size: int) -> Numbers:
+def pack(vectors: Sequence[Vector], size: int) -> Longs:
     """Rows given by columns, as rows of numbers that are equal if the rows are."""
     packed = np.zeros((size, width_of(len(vectors))), np.int64)
     for i, vector in enumerate(vectors):
@@ -52,12 +51,7 @@ def pack(vectors: Sequence[Vector], size: int) -> Numbers:
     return packed
 
 
-def pack_rows(rows: Columns, size: int) -> Numbers:
-    """The same of rows that are given as such."""
-    return pack([Vector(v, n) for v, n in zip(rows.values, rows.nulls, strict=True)], size)
-
-
-def unpack(packed: Numbers, kinds: Sequence[Type]) -> list[Vector]:
+def unpack(packed: Longs, kinds: Sequence[Type]) -> list[Vector]:
     """The columns of rows that were packed, given their types."""
     vectors = []
     for i, kind in enumerate(kinds):
@@ -83,11 +77,11 @@ class Added(NamedTuple):
     """What a batch did: the slot of each row (−1 of those without weight), and of each slot that
     was touched the first position in the batch, the slot itself, and its count before and now."""
 
-    slots: Numbers
-    firsts: Numbers
-    touched: Numbers
-    before: Numbers
-    now: Numbers
+    slots: Longs
+    firsts: Longs
+    touched: Longs
+    before: Longs
+    now: Longs
 
 
 class Multiset:
@@ -101,7 +95,7 @@ class Multiset:
         self._table = np.full(32, -1, np.int32)
         self._live = 0
 
-    def add(self, rows: Numbers, weights: Numbers) -> Added:
+    def add(self, rows: Longs, weights: Longs) -> Added:
         """Add weights to the counts of rows."""
         self._table, self.rows, self.used, slots = find_rows(
             self._table, self.rows, self.used, rows, weights
@@ -112,7 +106,7 @@ class Multiset:
         self._live += more
         return Added(slots, *added)
 
-    def compact(self) -> Numbers | None:
+    def compact(self) -> Longs | None:
         """Give up the slots of rows that are gone, if they are many.
 
         Returns the slots that are kept, in the order of their new numbers.
@@ -123,7 +117,7 @@ class Multiset:
         self.keep(kept)
         return kept
 
-    def keep(self, kept: Numbers) -> None:
+    def keep(self, kept: Longs) -> None:
         """Keep only the rows at these slots, which get new numbers."""
         self.used = self._live = len(kept)
         self.rows = longer(self.rows[kept], 8)

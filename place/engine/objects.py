@@ -1,6 +1,6 @@
 """The objects of a relation that a cell holds: the last reading of each key that is alive.
 
-Keys are numbers: those of the stream, the codes of its texts, or, of a table, the numbers of its
+Longs are numbers: those of the stream, the codes of its texts, or, of a table, the numbers of its
 rows, which are objects that never move.
 """
 
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from place.engine.columns import Columns, Dictionary, Slots
-from place.kernels.index import (
+from place.engine.columns import Columns, Dictionary
+from place.kernels.arrays import Bools, Longs
+from place.kernels.key_index import (
     empty_table,
     enter_slots,
     find_slots,
@@ -25,22 +26,20 @@ from place.kernels.index import (
 from place.model.schema import Column, Relation, Stream
 from place.model.types import Type
 
-Keys = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Messages:
     """What keys of a relation say, in order: their rows, or that they are gone."""
 
-    keys: Keys
-    times: NDArray[np.int64]
-    gone: NDArray[np.bool_]
+    keys: Longs
+    times: Longs
+    gone: Bools
     rows: Columns
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def take(self, chosen: Slots | slice) -> Messages:
+    def take(self, chosen: Longs | slice) -> Messages:
         """Some of them."""
         rows = self.rows.take(chosen)
         return Messages(self.keys[chosen], self.times[chosen], self.gone[chosen], rows)
@@ -56,19 +55,6 @@ class Messages:
             np.concatenate([part.gone for part in parts]),
             Columns.joined([part.rows for part in parts]),
         )
-
-
-@dataclass(frozen=True)
-class Changed:
-    """What one instant changed in a relation: the slots, and their rows before.
-
-    `was` and `now` tell whether an object was at the slot before, and is there now.
-    """
-
-    slots: Slots
-    before: Columns
-    was: NDArray[np.bool_]
-    now: NDArray[np.bool_]
 
 
 class Objects:
@@ -91,11 +77,13 @@ class Objects:
         self.columns = Columns(columns or relation.columns, dictionary)
         self.size = 0
         """Slots in use or free again."""
+        self.revision = 0
+        """Grows with every change of the objects, so that others know when to look again."""
         self._allot(self.columns.capacity)
         self._table = empty_table(16)
         self._entries = 0
         self._free_count = 0
-        self._scratch = np.empty(16, np.int64)
+        self._scratch = np.full(16, -1, np.int64)
 
     def _allot(self, capacity: int) -> None:
         self.alive = np.zeros(capacity, np.bool_)
@@ -111,13 +99,13 @@ class Objects:
         """The number of a key as readings have it."""
         return self.columns.dictionary.code(key) if self.is_coded else key  # type: ignore[arg-type,return-value]
 
-    def find_all(self, keys: Keys) -> Slots:
+    def find_all(self, keys: Longs) -> Longs:
         """The slots of keys, −1 for those that have none."""
         slots = np.empty(len(keys), np.int64)
         find_slots(self._table, self.keys, keys, slots)
         return slots
 
-    def take_all(self, keys: Keys) -> Slots:
+    def take_all(self, keys: Longs) -> Longs:
         """The slots of keys; those that have none get one."""
         slots = np.empty(len(keys), np.int64)
         missing = find_slots(self._table, self.keys, keys, slots)
@@ -131,58 +119,42 @@ class Objects:
             self._entries += before - (self._free_count + len(self.keys) - self.size)
         return slots
 
-    def seen(self, slots: Slots) -> Slots | None:
-        """The positions of the last message of each slot; None where all are different."""
+    def scratch(self) -> Longs:
+        """An array of −1 for each slot; a kernel that uses it leaves it as it was."""
         if len(self._scratch) < self.size:
-            self._scratch = np.empty(len(self.keys), np.int64)
-        kept = np.empty(len(slots), np.bool_)
-        count = last_of_each(slots, self._scratch, kept)
-        return None if count == len(slots) else np.flatnonzero(kept)
+            self._scratch = np.full(len(self.keys), -1, np.int64)
+        return self._scratch
 
-    def change(self, messages: Messages) -> Changed:
-        """Take messages, of which the last of each key counts."""
-        if messages.gone.any():
-            # Who is not here and is gone needs no slot.
-            unknown = messages.gone & (self.find_all(messages.keys) < 0)
-            arriving = np.isin(messages.keys, messages.keys[~messages.gone])
-            if (unknown & ~arriving).any():
-                messages = messages.take(np.flatnonzero(~unknown | arriving))
+    def change(self, messages: Messages) -> None:
+        """Take messages in their order, of which the last of each key counts."""
         slots = self.take_all(messages.keys)
-        last = self.seen(slots)
-        if last is not None:
-            slots, messages = slots[last], messages.take(last)
-        was = self.alive[slots]
-        present = ~messages.gone
-        before = self.columns.take(slots)
-        if present.all():
-            self.columns.put(slots, messages.rows)
-            self.times[slots] = messages.times
-            self.alive[slots] = True
-        else:
-            written = np.flatnonzero(present)
-            self.columns.put(slots[written], messages.rows.take(written))
-            self.times[slots[written]] = messages.times[written]
-            self.alive[slots] = present
-            self._release(slots[~present])
-        return Changed(slots, before, was, present)
+        last = np.flatnonzero(last_of_each(slots, self.scratch()))
+        slots, gone = slots[last], messages.gone[last]
+        written = np.flatnonzero(~gone)
+        self.columns.put(slots[written], messages.rows.take(last[written]))
+        self.times[slots[written]] = messages.times[last[written]]
+        self.finish(slots, gone)
 
-    def finish(self, slots: Slots, gone: NDArray[np.bool_]) -> None:
+    def finish(self, slots: Longs, gone: Bools) -> None:
         """Objects whose rows are written are alive now, or gone."""
+        self.revision += 1
         self.alive[slots] = ~gone
         self._release(slots[gone])
 
-    def evict(self, slots: Slots) -> None:
+    def evict(self, slots: Longs) -> None:
         """Keep these objects no longer, although they are not gone."""
+        self.revision += 1
         self.alive[slots] = False
         self._release(slots)
 
-    def follow(self, slots: Slots, numbers: NDArray[np.int32]) -> None:
+    def follow(self, slots: Longs, numbers: NDArray[np.int32]) -> None:
         """Focal objects of these numbers are at these slots; −1 where one is followed no more."""
         self.leads[slots] = numbers
         self._release(slots[(numbers < 0) & ~self.alive[slots]])
 
-    def load(self, keys: Keys, times: NDArray[np.int64], rows: Columns) -> None:
+    def load(self, keys: Longs, times: Longs, rows: Columns) -> None:
         """Fill an empty store."""
+        self.revision += 1
         self._reserve(len(keys))
         size = len(keys)
         self.keys[:size], self.times[:size], self.alive[:size] = keys, times, True
@@ -190,13 +162,6 @@ class Objects:
         self.size = self._entries = size
         self._table = empty_table(size)
         enter_slots(self._table, self.keys, np.arange(size))
-
-    def copy(self) -> Objects:
-        """The objects that are alive, in a store of their own."""
-        made = Objects(self.relation, self.columns.dictionary, self.columns.columns)
-        slots = np.flatnonzero(self.alive[: self.size])
-        made.load(self.keys[slots], self.times[slots], self.columns.take(slots))
-        return made
 
     def messages(self) -> Messages:
         """The objects that are alive as what they have said last."""
@@ -212,7 +177,7 @@ class Objects:
         rows = self.columns.take(slots)
         return Messages(self.keys[slots], self.times[slots], ~self.alive[slots], rows)
 
-    def _release(self, slots: Slots) -> None:
+    def _release(self, slots: Longs) -> None:
         """Slots whose objects are gone and that no region follows are free."""
         freed = slots[self.leads[slots] < 0]
         if len(freed):

@@ -1,7 +1,7 @@
 """The regions of a cell that meet one relation by the same columns: arrays, a row for each box.
 
-A region's rows have one owner: the plan, and the row of its query table. Before and now stand side
-by side for the length of an instant.
+A region is that of a query, or of a row of its query table, its owner. What regions were and are
+stand side by side for the length of an instant.
 """
 
 from __future__ import annotations
@@ -11,170 +11,218 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from place.engine.layout import Laid
 from place.kernels import inside
-from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED
-
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
+from place.kernels.arrays import Bytes, Floats, Longs
+from place.kernels.bulk import SIMPLE, TOUCHED
 
 
 @dataclass
-class State:
+class Geometry:
     """What regions are at one time: boxes, numbers of the exact test, focal objects (or −1)."""
 
     boxes: Floats
-    kinds: NDArray[np.uint8]
+    kinds: Bytes
     params: Floats
-    focals: Numbers
+    focals: Longs
 
     @staticmethod
-    def nowhere(boxes: Floats) -> State:
+    def nowhere(boxes: Floats) -> Geometry:
         size = len(boxes)
-        return State(
+        return Geometry(
             boxes,
             np.full(size, inside.RECTANGLE, np.uint8),
             np.full((size, 4), np.nan),
             np.full(size, -1, np.int64),
         )
 
-    def clear(self, rows: Numbers) -> None:
+    def clear(self, rows: Longs) -> None:
         """These regions are nowhere."""
         self.boxes[rows] = np.nan
         self.params[rows] = np.nan
         self.kinds[rows] = inside.RECTANGLE
         self.focals[rows] = -1
 
-    def extend(self, boxes: Floats) -> State:
+    def extend(self, boxes: Floats) -> Geometry:
         """The same with room for more; the boxes are those given."""
-        rest = State.nowhere(boxes[len(self.kinds) :])
-        return State(
+        rest = Geometry.nowhere(boxes[len(self.kinds) :])
+        return Geometry(
             boxes,
             np.concatenate([self.kinds, rest.kinds]),
             np.concatenate([self.params, rest.params]),
             np.concatenate([self.focals, rest.focals]),
         )
 
-    def take_over(self, other: State, rows: Numbers | slice) -> None:
+    def take_over(self, other: Geometry, rows: Longs | slice, boxes_only: bool) -> None:
         """Become what another is, at these rows."""
         self.boxes[rows] = other.boxes[rows]
+        if boxes_only:
+            return
         self.kinds[rows] = other.kinds[rows]
         self.params[rows] = other.params[rows]
         self.focals[rows] = other.focals[rows]
 
 
-class Regions:
+class RegionIndex:
     """Growing arrays of regions; a freed row is used again after its instant."""
 
     def __init__(self) -> None:
-        self.plan = np.full(16, -1, np.int64)
+        self.queries = np.full(16, -1, np.int64)
         self.owner = np.full(16, -1, np.int64)
         self.extents = np.full((16, 2), np.nan)
         self.modes = np.zeros(16, np.uint8)
         self.boxes = np.full((16, 8), np.nan)
         """The boxes now and before, side by side, as the join reads them."""
-        self.now = State.nowhere(self.boxes[:, :4])
-        self.before = State.nowhere(self.boxes[:, 4:])
+        self.now = Geometry.nowhere(self.boxes[:, :4])
+        self.before = Geometry.nowhere(self.boxes[:, 4:])
+        self.siblings = np.full(16, -1, np.int64)
+        """Another row of the same region, or −1."""
+        self.shown = np.zeros(16, np.bool_)
+        """Has a row had a box that is anywhere?"""
         self.changed = np.zeros(16, np.bool_)
         self._any_changed = False
+        self.has_moved = False
+        """Has any region changed since the last tick?"""
         self.size = 0
+        self._led: tuple[Longs, Longs] | None = None
+        self._is_led_anew = True
         self._free: list[int] = []
         self._freed: list[int] = []
 
-    def begin(self) -> None:
-        """An instant begins: what is now, is before."""
+    def settle(self) -> None:
+        """What was done has been told: what is now, is before, and freed rows may be used again."""
         if self._any_changed:
             rows = np.flatnonzero(self.changed[: self.size])
             most = 2 * len(rows) > self.size
-            self.before.take_over(self.now, slice(self.size) if most else rows)
+            # What boxes alone decide is not asked for its exact shape.
+            boxes_only = not self._is_led_anew and not self.modes[: self.size].any()
+            self.before.take_over(self.now, slice(self.size) if most else rows, boxes_only)
+            self._is_led_anew = False
             self.changed[: self.size] = False
             self._any_changed = False
-        self._free += self._freed
-        self._freed = []
+        if self._freed:
+            self.queries[self._freed] = -1
+            self.modes[self._freed] = SIMPLE
+            self._free += self._freed
+            self._freed = []
 
-    def touch(self, rows: Numbers) -> None:
+    def put(self, rows: Longs, laid: Laid) -> None:
+        """Regions are here now; `rows` has as many for each as it has boxes."""
+        fan = laid.boxes.shape[1]
+        self.touch(rows)
+        self.now.kinds[rows] = np.repeat(laid.kinds, fan)
+        self.now.params[rows] = np.repeat(laid.params, fan, axis=0)
+        self.now.boxes[rows] = laid.boxes.reshape(-1, 4)
+        self.shown[rows] |= ~np.isnan(self.now.boxes[rows, 0])
+
+    def lead(self, rows: Longs, focals: Longs, extents: Floats) -> None:
+        """The focal objects and the extents of regions that move."""
+        self.now.focals[rows] = focals
+        self.extents[rows] = extents
+        self._led = None
+        self._is_led_anew = True
+
+    def led(self) -> tuple[Longs, Longs]:
+        """The rows of regions that follow focal objects, and the numbers of these, in order."""
+        if self._led is None:
+            focals = self.now.focals[: self.size]
+            rows = np.flatnonzero(focals >= 0)
+            rows = rows[np.argsort(focals[rows], kind="stable")]
+            self._led = rows, focals[rows]
+        return self._led
+
+    def touch(self, rows: Longs) -> None:
         """These rows change at this instant."""
         self.changed[rows] = True
-        self._any_changed = True
+        self._any_changed = self.has_moved = True
 
-    def add(self, plan: int, owners: Numbers, fan: int, simple: bool, watches: bool) -> Numbers:
+    def add(self, query: int, owners: Longs, fan: int, mode: int) -> Longs:
         """Rows for the boxes of new regions (owners × fan); they were nowhere before."""
         count = len(owners) * fan
+        if not count:
+            return np.empty(0, np.int64)
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
         fresh = np.arange(self.size, self.size + count - len(reused))
         self._reserve(self.size + len(fresh))
         self.size += len(fresh)
         rows = np.concatenate([np.array(reused, np.int64), fresh]).astype(np.int64)
         self.touch(rows)
+        self._led = None
+        self._is_led_anew = True
         self.before.clear(rows)
         self.now.clear(rows)
-        self.plan[rows] = plan
+        self.queries[rows] = query
         self.owner[rows] = np.repeat(owners, fan)
         self.extents[rows] = np.nan
-        alone = SIMPLE if not watches else WATCHED
-        self.modes[rows] = alone if simple and fan == 1 else TOUCHED
+        self.modes[rows] = mode if fan == 1 else TOUCHED
+        together = fan if owners[0] >= 0 or fan > 1 else count
+        self.siblings[rows] = -1
+        self.shown[rows] = False
+        if together > 1:
+            blocks = rows.reshape(-1, together)
+            self.siblings[blocks] = np.roll(blocks, 1, axis=1)
         return rows
 
-    def move(self, rows: Numbers, to: Regions, simple: bool, watches: bool) -> None:
+    def move(self, rows: Longs, to: RegionIndex, mode: int) -> None:
         """Keep these regions elsewhere from now on, as they are; nothing changes by that."""
         owners = self.owner[rows]
         fan = len(rows) // max(1, len(np.unique(owners)))
-        new = to.add(int(self.plan[rows[0]]), np.unique(owners), fan, simple, watches)
+        new = to.add(int(self.queries[rows[0]]), np.unique(owners), fan, mode)
         order = np.argsort(owners, kind="stable")
         to.extents[new] = self.extents[rows[order]]
+        to.shown[new] = self.shown[rows[order]]
         for mine, other in ((self.now, to.now), (self.now, to.before)):
             other.boxes[new] = mine.boxes[rows[order]]
             other.kinds[new] = mine.kinds[rows[order]]
             other.params[new] = mine.params[rows[order]]
             other.focals[new] = mine.focals[rows[order]]
-        to.changed[new] = False
         self.now.clear(rows)
         self.before.clear(rows)
         self.changed[rows] = False
+        self._led = None
         self._freed += rows.tolist()
-        self.forget()
+        self.settle()
+        to.settle()
 
-    def remove(self, rows: Numbers) -> None:
+    def remove(self, rows: Longs) -> None:
         """These regions are nowhere from now on; their rows are free after the instant."""
         self.touch(rows)
+        self._led = None
+        self._is_led_anew = True
         self.now.clear(rows)
         self._freed += rows.tolist()
 
-    def grouped(self, rows: Numbers) -> Numbers:
+    def renumber(self, numbers: Longs) -> None:
+        """Focal objects have other numbers now."""
+        self.now.focals[:] = numbers[self.now.focals]
+        self.before.focals[:] = numbers[self.before.focals]
+        self._led = None
+
+    def grouped(self, rows: Longs) -> Longs:
         """The rows so that those of one owner stand together, owners in ascending order."""
-        return rows[np.lexsort((rows, self.owner[rows], self.plan[rows]))]
+        return rows[np.lexsort((rows, self.owner[rows], self.queries[rows]))]
 
-    def rows_of(self, plan: int) -> Numbers:
-        """The rows of a plan."""
-        return np.flatnonzero(self.plan[: self.size] == plan)
+    def rows_of(self, query: int) -> Longs:
+        """The rows of a query."""
+        return np.flatnonzero(self.queries[: self.size] == query)
 
-    def replaced_polygons(self) -> set[int]:
-        """The numbers of the polygons that rows held before the instant and hold no more."""
-        if not self._any_changed:
-            return set()
-        held = []
-        for state in (self.before, self.now):
-            kinds = state.kinds[: self.size]
-            rows = (kinds == inside.POLYGON) | (kinds == inside.SPHERE_POLYGON)
-            held.append(
-                set(state.params[: self.size][rows & self.changed[: self.size], 0].tolist())
-            )
-        return {int(number) for number in held[0] - held[1]}
-
-    def forget(self) -> None:
-        """The instant is over: freed rows belong to nobody."""
-        if self._freed:
-            self.plan[self._freed] = -1
-            self.modes[self._freed] = SIMPLE
+    def polygons(self) -> set[int]:
+        """The numbers of the polygons that rows hold."""
+        kinds = self.now.kinds[: self.size]
+        rows = (kinds == inside.POLYGON) | (kinds == inside.SPHERE_POLYGON)
+        return set(self.now.params[: self.size][rows, 0].astype(np.int64).tolist())
 
     def _reserve(self, size: int) -> None:
-        capacity = len(self.plan)
+        capacity = len(self.queries)
         if size <= capacity:
             return
         more = max(size, 2 * capacity) - capacity
-        self.plan = _longer(self.plan, more, -1)
+        self.queries = _longer(self.queries, more, -1)
         self.owner = _longer(self.owner, more, -1)
         self.extents = _longer(self.extents, more, np.nan)
         self.modes = _longer(self.modes, more, 0)
+        self.siblings = _longer(self.siblings, more, -1)
+        self.shown = _longer(self.shown, more, False)
         self.changed = _longer(self.changed, more, False)
         self.boxes = _longer(self.boxes, more, np.nan)
         self.now = self.now.extend(self.boxes[:, :4])

@@ -10,25 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from place.engine.cell import Cell
+from place.engine.cell import Cell, Changes
 from place.engine.columns import Columns, Dictionary
+from place.engine.matrix import Place
 from place.engine.objects import Messages, Objects
-from place.engine.past import ceil_all
-from place.engine.route import Place
-from place.engine.run import can_run, run
-from place.engine.step import Found, Step
+from place.engine.operators.contract import NEVER
+from place.engine.partial_answers import Found
+from place.engine.stores import Due
+from place.kernels.arrays import Bools, Longs
+from place.model.clock import ceil_all
 from place.model.schema import Stream
 from place.plan.query import Query
-
-LONG_AFTER = 1 << 62
-SHORTEST_RUN, CROWD = 3, 256
-"""So many instants, of at most so many readings on average, are taken in one pass."""
-
-Numbers = NDArray[np.int64]
-Due = tuple[Messages, Numbers]
-"""Messages with their instants, in order."""
 
 
 class Timeline:
@@ -59,7 +52,7 @@ class Timeline:
             self.pending[stream].append(messages)
 
     def advance(self, until: int, stage: int = 0) -> list[Found]:
-        """Take all instants up to `until`: one by one, or in one pass where the cell can."""
+        """Take all instants up to `until` in one tick of the cell."""
         told: dict[str, Due] = {}
         heard: dict[str, Due] = {}
         for name in self.streams:
@@ -70,41 +63,33 @@ class Timeline:
             if with_expiries is not None:
                 told[name] = with_expiries
         found: list[Found] = []
-        above = self.cell.above
-        if not told and above.next_expiry() > until:
-            pass
-        elif not self.cell.plans:  # nobody asks what was in between
-            messages = {name: messages for name, (messages, _) in told.items()}
-            self.cell.process(Step(until, messages))
-        elif self._goes_in_runs(told):
-            found += run(self.cell, told)
-        else:
-            instants = _instants(told).tolist()[::-1]
-            while True:
-                instant = min(instants[-1] if instants else LONG_AFTER, above.next_expiry())
-                if instant > until:
-                    break
-                if instants and instants[-1] == instant:
-                    instants.pop()
-                said = _at(heard, instant) if len(above) else {}
-                found += self.step(Step(instant, _at(told, instant), said, stage=stage))
+        if told or self.cell.chains.next_expiry() <= until:
+            found = self.cell.take(self.instant, until, told, heard, stage)
         self.instant = max(self.instant, until)
         return found
 
     def _ready(self, name: str, until: int) -> Due | None:
         """The messages of a stream up to an instant with their instants."""
-        waiting = self.pending[name]
-        if not waiting:
+        taken: list[Messages] = []
+        instants: list[Longs] = []
+        later: list[Messages] = []
+        for messages in self.pending[name]:
+            due = ceil_all(messages.times, self.streams[name].evaluate)
+            ready = due <= until
+            if ready.all():
+                taken.append(messages)
+                instants.append(due)
+            elif not ready.any():
+                later.append(messages)
+            else:
+                chosen = np.flatnonzero(ready)
+                taken.append(messages.take(chosen))
+                instants.append(due[chosen])
+                later.append(messages.take(np.flatnonzero(~ready)))
+        self.pending[name] = later
+        if not taken:
             return None
-        messages = Messages.joined(waiting)
-        due = ceil_all(messages.times, self.streams[name].evaluate)
-        ready = due <= until
-        self.pending[name] = []
-        if not ready.all():
-            later = np.flatnonzero(~ready)
-            self.pending[name] = [messages.take(later)]
-            chosen = np.flatnonzero(ready)
-            messages, due = messages.take(chosen), due[chosen]
+        messages, due = Messages.joined(taken), np.concatenate(instants)
         if (messages.times[1:] < messages.times[:-1]).any():
             order = np.argsort(messages.times, kind="stable")
             messages, due = messages.take(order), due[order]
@@ -122,14 +107,14 @@ class Timeline:
             ready = Messages(nothing, nothing, np.empty(0, np.bool_), rows), nothing
         messages, due = ready
         gone = messages.gone.copy()
-        stores = [(cell.subjects[stream.name], np.arange(len(messages)))]
-        if stream.name in cell.others:
+        stores = [(cell.stores.subjects[stream.name], np.arange(len(messages)))]
+        if stream.name in cell.stores.others:
             texts = self.dictionary if stores[0][0].is_coded else None
             mine = cell.place.has_objects(messages.keys, texts)
             assert mine is not None
             stores = [
-                (cell.subjects[stream.name], np.flatnonzero(mine)),
-                (cell.others[stream.name], np.flatnonzero(~mine)),
+                (cell.stores.subjects[stream.name], np.flatnonzero(mine)),
+                (cell.stores.others[stream.name], np.flatnonzero(~mine)),
             ]
         keys, instants = [messages.keys], [due]
         for store, chosen in stores:
@@ -153,20 +138,7 @@ class Timeline:
         order = np.argsort(due, kind="stable")
         return joined.take(order), due[order]
 
-    def _goes_in_runs(self, told: Mapping[str, Due]) -> bool:
-        """Are there many instants of few readings each, that the cell can take in one pass?"""
-        count = sum(len(due) for _, due in told.values())
-        instants = len(_instants(told))
-        return (
-            instants >= SHORTEST_RUN and count <= instants * CROWD and can_run(self.cell, set(told))
-        )
-
     # Queries
-
-    def step(self, step: Step) -> list[Found]:
-        """One instant."""
-        self.instant = max(self.instant, step.instant)
-        return self.cell.process(step)
 
     def register(
         self,
@@ -174,58 +146,34 @@ class Timeline:
         tables: Mapping[str, pa.Table],
         contents: Mapping[str, pa.Table] | None = None,
         stage: int = 0,
+        beside: str | None = None,
     ) -> list[Found]:
         """Queries that are answered from now on: their answers as positive changes.
 
-        `contents` are what their windows hold already.
+        `contents` are what their windows hold already; `beside` is another query whose cells they
+        have to be in.
         """
         for query in queries:
             self.queries[query.name] = query
-        step = Step(
-            self.instant, register=queries, tables=tables, contents=contents or {}, stage=stage
-        )
-        return self.step(step)
+        changes = Changes(self.instant, queries, (), tables, contents or {}, stage, beside)
+        return self.cell.change(changes)
 
     def drop(self, names: Sequence[str], stage: int = 0) -> list[Found]:
         """Queries that end: their answers as negative changes."""
         for name in names:
             del self.queries[name]
-        return self.step(Step(self.instant, drop=names, stage=stage))
-
-
-def _instants(told: Mapping[str, Due]) -> Numbers:
-    """All instants at which something is told, in order."""
-    found = [np.empty(0, np.int64), *(_different(due) for _, due in told.values())]
-    instants: Numbers = np.unique(np.concatenate(found))
-    return instants
-
-
-def _different(due: Numbers) -> Numbers:
-    different: Numbers = due[np.concatenate([[True], due[1:] != due[:-1]])]
-    return different
-
-
-def _at(told: Mapping[str, Due], instant: int) -> dict[str, Messages]:
-    """What each stream tells at an instant."""
-    found = {}
-    for name, (messages, due) in told.items():
-        low, high = np.searchsorted(due, [instant, instant + 1]).tolist()
-        if low == 0 and high == len(due):
-            found[name] = messages
-        elif low < high:
-            found[name] = messages.take(slice(low, high))
-    return found
+        return self.cell.change(Changes(self.instant, drop=names, stage=stage))
 
 
 def _expiries(
     stream: Stream,
     store: Objects,
     messages: Messages,
-    gone: NDArray[np.bool_],
-    due: Numbers,
-    chosen: Numbers,
+    gone: Bools,
+    due: Longs,
+    chosen: Longs,
     until: int,
-) -> list[tuple[Numbers, Numbers]]:
+) -> list[tuple[Longs, Longs]]:
     """The keys of a store that expire, with the instants: those known so far, and those told now.
 
     `gone` is marked for readings that are over at their own instant.
@@ -238,17 +186,17 @@ def _expiries(
     gone[at] |= ends <= due[at]
     is_first = np.ones(len(s), np.bool_)
     is_first[1:] = s[1:] != s[:-1]
-    next_due = np.full(len(s), LONG_AFTER)
+    next_due = np.full(len(s), NEVER)
     next_due[:-1][~is_first[1:]] = due[at[1:]][~is_first[1:]]
     over = ~gone[at] & (ends <= until) & (ends < next_due)
-    first_due = np.full(store.size, LONG_AFTER)
+    first_due = np.full(store.size, NEVER)
     first_due[s[is_first]] = due[at[is_first]]
     last = ceil_all(store.times[: store.size] + stream.timeout, stream.evaluate)
     known = np.flatnonzero(store.alive[: store.size] & (last <= until) & (last < first_due))
     return [(store.keys[known], last[known]), (messages.keys[at[over]], ends[over])]
 
 
-def _last_words(store: Objects, stream: Stream, keys: Numbers) -> Messages:
+def _last_words(store: Objects, stream: Stream, keys: Longs) -> Messages:
     """What objects have said last; of those of other rows only where they were."""
     slots = store.find_all(keys)
     rows = store.columns.take(slots)

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from place.engine.answers import Answers, split
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
+from place.engine.history import History
+from place.engine.matrix import Place
 from place.engine.objects import Messages, Objects
-from place.engine.past import Past
-from place.engine.report import observed
-from place.engine.route import Place
-from place.engine.step import Found
+from place.engine.observed import observed
+from place.engine.partial_answers import Found
 from place.engine.timeline import Timeline
 from place.model.clock import Clocks
 from place.model.reading import Advance
@@ -64,12 +63,11 @@ class Worker:
         self.catalog = Catalog()
         self.clocks = Clocks()
         self.timelines: dict[frozenset[str], Timeline] = {}
-        self.pasts: dict[str, Past] = {}
+        self.histories: dict[str, History] = {}
         self.readings: dict[str, int] = {}
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
         """The readings of the last tick that came too late."""
-        self._answers = Answers(self.dictionary, merges=False)
         self._seen = Observed()
 
     # The catalog
@@ -82,16 +80,8 @@ class Worker:
             for key, table in catalog.tables.items()
             if before.revisions.get(key) != catalog.revisions[key]
         }
-        ended = [
-            query
-            for key, query in before.queries.items()
-            if key not in catalog.queries or (refreshed and query.tables & refreshed)
-        ]
-        begun = [
-            query
-            for key, query in catalog.queries.items()
-            if key not in before.queries or (refreshed and query.tables & refreshed)
-        ]
+        ended = _only_in(before.queries, catalog.queries, refreshed)
+        begun = _only_in(catalog.queries, before.queries, refreshed)
         again = {query.name for query in ended} & {query.name for query in begun}
         kept = {query.name: self._content(query) for query in ended if query.name in again}
         found: list[Found] = []
@@ -114,7 +104,7 @@ class Worker:
             replace(each, is_settled=False)
             if isinstance(each, Change) and any(query.name in again for query in each.queries)
             else each
-            for each in self._answered(found)
+            for each in found
         ]
 
     def _content(self, query: Query) -> pa.Table | None:
@@ -122,34 +112,31 @@ class Worker:
         window = query.window
         if window is None or query.query_table is not None or window.rows is not None:
             return None
-        return self.timelines[query.streams].cell.window(query.name)
+        return self.timelines[query.streams].cell.content(query.name)
 
-    def _replay(self, query: Query, tables: Mapping[str, pa.Table], until: int) -> pa.Table | None:
+    def _replay(
+        self,
+        query: Query,
+        tables: Mapping[str, pa.Table],
+        until: int,
+        beside: str | None = None,
+    ) -> pa.Table | None:
         """What a window holds that begins now: the readings that its streams remember."""
         if query.window is None:
             return None
         self._rise()
-        timeline = self._open(query.streams, max(self.pasts[n].floor for n in query.streams))
-        timeline.register([query], tables)
+        timeline = self._open(query.streams, max(self.histories[n].floor for n in query.streams))
+        timeline.register([query], tables, beside=beside)
         timeline.advance(until)
-        return timeline.cell.window(query.name)
+        return timeline.cell.content(query.name)
 
     def _rise(self) -> None:
         """Remember exactly what is promised, whatever ticks the readings came in."""
-        for name, past in self.pasts.items():
-            past.rise(self.clocks.closed(name), self._slowest())
+        for name, history in self.histories.items():
+            history.rise(self.clocks.closed(name), self._slowest())
 
     def _slowest(self) -> int | None:
-        return self.clocks.floor() if len(self.pasts) > 1 else LATEST
-
-    def know(self, found: Sequence[Found]) -> None:
-        """Take over what answers hold already."""
-        self._answers.take(split(found, self.place.matrix)[0])
-
-    def _answered(self, found: Sequence[Found]) -> list[Found]:
-        """Parts of answers that this cell holds whole become changes."""
-        whole, rest = split(found, self.place.matrix)
-        return rest + list(self._answers.take(whole)) if whole else rest
+        return self.clocks.floor() if len(self.histories) > 1 else LATEST
 
     def follow_streams(self) -> None:
         """Have a clock, a timeline and a past of each stream."""
@@ -163,15 +150,15 @@ class Worker:
                 self.timelines[frozenset((name,))] = self._blank([stream], BEGINNING)
                 self.readings[name] = self.late[name] = 0
         self.timelines = {s: line for s, line in self.timelines.items() if s <= streams.keys()}
-        for name in self.pasts.keys() - streams.keys():
-            del self.pasts[name]
-        for name in streams.keys() - self.pasts.keys():
-            self.pasts[name] = Past.empty(streams[name], self.dictionary)
+        for name in self.histories.keys() - streams.keys():
+            del self.histories[name]
+        for name in streams.keys() - self.histories.keys():
+            self.histories[name] = History.empty(streams[name], self.dictionary)
 
     def _stores(self, name: str) -> list[Objects]:
         """The objects of a stream, those of other rows among them."""
-        cell = self.timelines[frozenset((name,))].cell
-        return [cell.subjects[name], *([cell.others[name]] if name in cell.others else [])]
+        stores = self.timelines[frozenset((name,))].cell.stores
+        return [stores.subjects[name], *([stores.others[name]] if name in stores.others else [])]
 
     def _blank(self, streams: Iterable[Stream], instant: int) -> Timeline:
         return Timeline(streams, self.place, self.threads, instant, self.dictionary)
@@ -187,7 +174,7 @@ class Worker:
 
     def _beginning(self, streams: frozenset[str]) -> int:
         """The instant at which a query over these streams begins."""
-        return max([self.clocks.now(streams), *(self.pasts[name].floor for name in streams)])
+        return max([self.clocks.now(streams), *(self.histories[name].floor for name in streams)])
 
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
         """A timeline as it was at an instant that the streams remember."""
@@ -198,7 +185,7 @@ class Worker:
                 Messages(m.keys, m.times, m.gone, m.rows.widened(definitions[name].columns))
                 for m in (store.messages() for store in self._stores(name))
             ]
-            for messages in self.pasts[name].at(instant, Messages.joined(now)):
+            for messages in self.histories[name].at(instant, Messages.joined(now)):
                 timeline.offer(name, messages)
         timeline.advance(instant)
         return timeline
@@ -208,7 +195,8 @@ class Worker:
         held = sum(
             store.size
             for line in self.timelines.values()
-            for store in (*line.cell.subjects.values(), *line.cell.region_rows.values())
+            for stores in (line.cell.stores,)
+            for store in (*stores.subjects.values(), *stores.region_rows.values())
         )
         return len(self.dictionary.texts) > MANY_TEXTS + 8 * held
 
@@ -231,8 +219,8 @@ class Worker:
                     self._hear(item)
             else:
                 self.clocks.advance(item.time, item.stream)
-        for name, past in self.pasts.items():
-            past.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
+        for name, history in self.histories.items():
+            history.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
         found: list[Found] = []
         for streams, timeline in self.timelines.items():
             until = self.clocks.complete(streams)
@@ -240,9 +228,9 @@ class Worker:
                 found += timeline.advance(until, _stage(self.catalog))
                 for name, expired in timeline.expired.items():
                     for messages in expired:
-                        self.pasts[name].lose(messages)
+                        self.histories[name].lose(messages)
                     expired.clear()
-        return self._answered(found)
+        return found
 
     def _hear(self, segment: Segment) -> None:
         name = segment.stream
@@ -254,7 +242,7 @@ class Worker:
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
         self.late[name] += int(len(in_time) - in_time.sum())
         self.readings[name] += int(len(messages) - messages.gone.sum())
-        self.pasts[name].hear(messages)
+        self.histories[name].hear(messages)
         for streams, timeline in self.timelines.items():
             if name in streams:
                 timeline.offer(name, messages)
@@ -267,37 +255,34 @@ class Worker:
 
     def observed(self, query: Query) -> Observed:
         """What has passed through the plan of a registered query."""
-        seen = observed(self.timelines[query.streams].cell, query.name)
-        return Observed.together([seen, self._answers.observed(query.name)])
+        return observed(self.timelines[query.streams].cell, query.name)
 
     def trial(self, query: Query, table_of: TableOf) -> tuple[list[Found], Observed]:
         """The answer of a query that is not registered, and what passed through its plan."""
-        whole, rest = split(self._probed(query, table_of), self.place.matrix)
-        answers = Answers(self.dictionary, merges=False)
-        found = rest + list(answers.take(whole))
-        return found, Observed.together([self._seen, answers.observed(PROBE)])
+        return self._probed(query, table_of), self._seen
 
     def _probed(self, query: Query, table_of: TableOf) -> list[Found]:
         tables = {name: table_of(name) for name in query.tables}
         timeline = self.timelines.get(query.streams)
-        known = timeline is not None and timeline.queries.get(query.name) == query
-        if timeline is not None and query.window is not None and known:
-            return timeline.cell.held(query.name)
         asked = replace(query, name=PROBE)
         if timeline is None:
             timeline = self._open(query.streams, self._beginning(query.streams))
-        content = self._replay(asked, tables, timeline.instant)
-        found = timeline.register([asked], tables, {} if content is None else {PROBE: content})
+        content = None
+        if query.window is not None and timeline.queries.get(query.name) == query:
+            content = timeline.cell.content(query.name)
+        else:
+            content = self._replay(asked, tables, timeline.instant, query.name)
+        contents = {} if content is None else {PROBE: content}
+        found = timeline.register([asked], tables, contents, beside=query.name)
         self._seen = observed(timeline.cell, PROBE)
         timeline.drop([PROBE])
-        # kNN queries that choose among the same candidates may have been told again.
-        changes = [each for each in found if isinstance(each, Change)]
-        parts = [each for each in found if not isinstance(each, Change)]
-        mine = [each for change in changes for each in change.by_query()]
-        return [
-            *(change for change in mine if change.queries[0].name == PROBE),
-            *(part for part in parts if part.query.name == PROBE),
-        ]
+        mine: list[Found] = []
+        for each in found:
+            if isinstance(each, Change):
+                mine += [change for change in each.by_query() if change.queries[0].name == PROBE]
+            elif (part := each.of_query(PROBE)) is not None:
+                mine.append(part)
+        return mine
 
     def instant(self, query: Query) -> int:
         """The instant that a registered query has reached."""
@@ -305,7 +290,21 @@ class Worker:
 
     def objects(self, stream: str) -> int:
         """How many objects of its row this cell holds."""
-        return len(self.timelines[frozenset((stream,))].cell.subjects[stream])
+        return len(self.timelines[frozenset((stream,))].cell.stores.subjects[stream])
+
+
+def _only_in(
+    queries: Mapping[str, Query], others: Mapping[str, Query], refreshed: set[str]
+) -> list[Query]:
+    """The queries that others do not have, or whose tables have other rows, in order."""
+    different = queries.keys() - others.keys()
+    if not refreshed and len(different) <= 1:  # as most often, and then nobody else is looked at
+        return [queries[key] for key in different]
+    return [
+        query
+        for key, query in queries.items()
+        if key in different or (refreshed and query.tables & refreshed)
+    ]
 
 
 def _stage(catalog: Catalog) -> int:
@@ -315,7 +314,7 @@ def _stage(catalog: Catalog) -> int:
 
 
 def _in_order(told: Sequence[Told]) -> list[Told]:
-    """What is told, with that of sources without an order in the order of times."""
+    """The inputs of a tick; those of sources without an order are put in the order of times."""
     loose: dict[str, list[pa.Table]] = {}
     for item in told:
         if isinstance(item, Segment) and item.part == UNORDERED:

@@ -3,7 +3,7 @@
 Points are rows (x, y now, x, y before), boxes are rows (x1, y1, x2, y2 now, and before); NaN is
 absent. A pair whose membership differs between before and now is a change. What changed meets
 what changed, and what stands still on the other side; what stands still is kept in the order of
-its cells from one instant to the next. What stands still has the same values now and before.
+its squares from one instant to the next. What stands still has the same values now and before.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from place.kernels.arrays import Bools, Bytes, Floats, Ints
 from place.kernels.compare import in_standing_box, moving_point_in, standing_point_in
-from place.kernels.grid import Floats, Grid, Ints, choose_grid, sample_rows
-from place.kernels.order import SERIAL, Pool, Sorted, sort_by_cell
-from place.kernels.standing import Bools, Standing
-from place.kernels.windows import rest_of_windows, windows_of
-
-Bytes = NDArray[np.uint8]
+from place.kernels.grid import Grid, choose_grid, sample_rows
+from place.kernels.order import SERIAL, Pool, Sorted, sort_by_square
+from place.kernels.search_windows import rest_of_windows, windows_of
+from place.kernels.standing import Standing
 
 SIMPLE, WATCHED, TOUCHED = 0, 1, 2
 """What a box reports. SIMPLE: points that enter or leave. WATCHED: also changed points that stay
@@ -175,7 +173,7 @@ def _walk(join: _Join, low: int, high: int) -> list[Pairs]:
     names, rows = join.walked.names[low:high], join.walked.rows[low:high]
     windows = np.empty((high - low, 4), np.int32)
     far = windows_of(rows, *reach, past.grid, windows)
-    others = (past.names, past.rows, past.starts, past.grid.columns.cells, *join.needs)
+    others = (past.names, past.rows, past.starts, past.grid.columns.squares, *join.needs)
     pieces = _filled(join.fill, (names, rows, windows, *others))
     if len(far):
         rest = rest_of_windows(rows, *reach, past.grid, windows, far)
@@ -312,13 +310,13 @@ class BulkMatcher:
         if len(shifted):
             for standing, _ in self._points.classes:
                 if walked is None or len(walking) > len(shifted):
-                    walked = sort_by_cell(boxes, shifted, standing.grid, pool)
+                    walked = sort_by_square(boxes, shifted, standing.grid, pool)
                 needs = (True, *flags)
                 joins.append(_Join(walked, standing, (0.0, 0.0), _fill_from_boxes, needs))
         if len(moved) and self._boxes.classes:
             if entries is None or len(entered) > len(moved):
                 grid = self._boxes.classes[0][0].grid
-                ordered = sort_by_cell(points, moved, grid, pool)
+                ordered = sort_by_square(points, moved, grid, pool)
             else:
                 ordered = _once(entries)
             kinds = (modes, bool(modes.any()))
@@ -341,14 +339,14 @@ def _sorted_both(
     pool: Pool,
     threads: int,
 ) -> tuple[Sorted, Sorted]:
-    """Points that move and boxes, each in the order of cells.
+    """Points that move and boxes, each in the order of squares.
 
     Two threads take one each; more of them take pieces. A pool is not asked from within its work.
     """
     each = Pool(1) if threads <= 2 else pool
     work = [
-        partial(sort_by_cell, points, entered, grid, each, moves=True),
-        partial(sort_by_cell, boxes, walking, grid, each),
+        partial(sort_by_square, points, entered, grid, each, moves=True),
+        partial(sort_by_square, boxes, walking, grid, each),
     ]
     entries, walked = pool.map(work) if threads <= 2 else [piece() for piece in work]
     return entries, walked

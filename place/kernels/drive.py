@@ -14,6 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from place.kernels.arrays import Bytes, Floats, Ints, Longs
+
 X1, Y1, X2, Y2, LENGTH, LIMIT, START, END = range(8)  # 64 bytes: a line of the cache
 NOT_BORN = -1
 RUN = 1024  # objects that drive together
@@ -29,9 +31,9 @@ S27, S30, S31, S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
 class Roads(NamedTuple):
     """`arcs[first[n]:first[n + 1]]` lead out of node n; `edges` has eight numbers for each edge."""
 
-    first: NDArray[np.int32]
-    arcs: NDArray[np.int32]
-    edges: NDArray[np.float64]
+    first: Ints
+    arcs: Ints
+    edges: Floats
 
 
 class Traffic(NamedTuple):
@@ -40,13 +42,13 @@ class Traffic(NamedTuple):
     Objects that roam begin every life where the last one ended, as what they were.
     """
 
-    shares: NDArray[np.float64]
-    speeds: NDArray[np.float64]
-    first_tree: NDArray[np.int64]
-    many_trees: NDArray[np.int64]
-    targets: NDArray[np.int32]
-    hops: NDArray[np.uint8]
-    nodes: NDArray[np.float64]
+    shares: Floats
+    speeds: Floats
+    first_tree: Longs
+    many_trees: Longs
+    targets: Ints
+    hops: Bytes
+    nodes: Floats
     roams: bool
 
 
@@ -56,12 +58,12 @@ class Lives(NamedTuple):
     The last three follow from the life's number.
     """
 
-    arcs: NDArray[np.int32]
-    offsets: NDArray[np.float64]
-    numbers: NDArray[np.int32]
+    arcs: Ints
+    offsets: Floats
+    numbers: Ints
     codes: NDArray[np.int8]
-    paces: NDArray[np.float64]
-    trees: NDArray[np.int32]
+    paces: Floats
+    trees: Ints
 
 
 @njit(nogil=True, cache=True, inline="always")

@@ -1,8 +1,8 @@
-"""A grid whose cells fit the data: where a coordinate falls.
+"""A grid whose squares fit the data: where a coordinate falls.
 
-An axis maps coordinates to cells by a monotone function: even where the data is spread evenly, by
+An axis maps coordinates to squares by a monotone function: even where the data is spread evenly, by
 quantiles where it is not. Points and the corners of boxes go through the same function, so a point
-in a box is always in one of the box's cells, however far outside the bounds it lies.
+in a box is always in one of the box's squares, however far outside the bounds it lies.
 """
 
 from __future__ import annotations
@@ -11,47 +11,45 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+from place.kernels.arrays import Floats, Ints
 
-MOST_CELLS = 1 << 22
+MOST_SQUARES = 1 << 22
 SAMPLE = 2048
-CROWDED = 8.0  # times more objects in a cell than an even spread has, before quantiles are asked
+CROWDED = 8.0  # times more objects in a square than an even spread has, before quantiles are asked
 SLOTS = 2048
-RUN_COST = 3.0  # what another row of cells costs a window, in points looked at
+RUN_COST = 3.0  # what another row of squares costs a window, in points looked at
 NO_KNOTS = np.empty(0)
 
 
 class Axis(NamedTuple):
-    """Slots of even size between `low` and the end, each divided evenly into its own cells.
+    """Slots of even size between `low` and the end, each divided evenly into its own squares.
 
-    `bases[i]` is the cell at which slot i begins. Where the data is of so many scales that this
-    does not do, `knots` are the inner boundaries of the cells, ascending.
+    `bases[i]` is the square at which slot i begins. Where the data is of so many scales that this
+    does not do, `knots` are the inner boundaries of the squares, ascending.
     """
 
     low: float
     scale: float
-    cells: int
+    squares: int
     bases: Floats
     knots: Floats
 
 
 class Grid(NamedTuple):
-    """Cells are numbered row by row, so that a window is a run of cells in each of its rows."""
+    """Squares are numbered row by row, so that a window is a run of squares in each of its rows."""
 
     columns: Axis
     rows: Axis
 
     @property
-    def cells(self) -> int:
-        return self.columns.cells * self.rows.cells
+    def squares(self) -> int:
+        return self.columns.squares * self.rows.squares
 
 
 @njit(nogil=True, cache=True, inline="always")
-def cell_of(value, axis):
-    """The cell of a coordinate on an axis; values beyond the ends fall into the end cells."""
+def square_of(value, axis):
+    """The square of a coordinate on an axis; values beyond the ends fall into the end squares."""
     if axis.knots.size > 0:
         first, last = 0, axis.knots.size
         while first < last:
@@ -67,9 +65,9 @@ def cell_of(value, axis):
     place = place if place < most else float(most)
     slot = np.uint64(place)
     start, end = axis.bases[slot], axis.bases[slot + np.uint64(1)]
-    cell = start + (place - float(slot)) * (end - start)
+    square = start + (place - float(slot)) * (end - start)
     # Rounding must not carry a value past the start of the next slot.
-    return int(cell if cell < end else end)
+    return int(square if square < end else end)
 
 
 def sample_rows(rows: Floats, chosen: Ints, width: int, most: int = SAMPLE) -> Floats:
@@ -87,10 +85,10 @@ def sample_rows(rows: Floats, chosen: Ints, width: int, most: int = SAMPLE) -> F
 
 
 def choose_grid(
-    sample: Floats, width: float, height: float, count: int, *, square: bool = False
+    sample: Floats, width: float, height: float, count: int, *, linked: bool = False
 ) -> Grid:
     """A grid for `count` points like the sample, asked for windows of about this size; or, for
-    lists that are no runs of one array, one with cells of half that size."""
+    lists that are no runs of one array, one with squares of half that size."""
     sample = sample[np.isfinite(sample).all(axis=1)]
     if len(sample) == 0:
         sample = np.zeros((1, 2))
@@ -98,13 +96,13 @@ def choose_grid(
     with np.errstate(all="ignore"):
         ends = [_ends(values) for values in ordered]
         spans = [high - low for low, high in ends]
-        columns, rows = _divide(_share(width, spans[0]), _share(height, spans[1]), count, square)
+        columns, rows = _divide(_share(width, spans[0]), _share(height, spans[1]), count, linked)
         grid = Grid(_axis(*ends[0], columns), _axis(*ends[1], rows))
         best, crowding = grid, _crowding(sample, grid, count)
         if crowding <= CROWDED * max(1.0, count / (columns * rows)):
             return grid
         shares = _share_of_points(ordered[0], width), _share_of_points(ordered[1], height)
-        columns, rows = _divide(*shares, count, square)
+        columns, rows = _divide(*shares, count, linked)
         for make in (_by_slots, _by_knots):
             grid = Grid(make(ordered[0], columns), make(ordered[1], rows))
             crowded = _crowding(sample, grid, count)
@@ -114,7 +112,7 @@ def choose_grid(
 
 
 def _ends(values: Floats) -> tuple[float, float]:
-    """Where cells begin and end: a few outliers share the end cells."""
+    """Where squares begin and end: a few outliers share the end squares."""
     cut = len(values) // 200
     return float(values[cut]), float(values[-1 - cut])
 
@@ -131,18 +129,18 @@ def _share_of_points(values: Floats, size: float) -> float:
     return float(np.median(last - first)) / len(values)
 
 
-def _divide(width: float, height: float, count: int, square: bool) -> tuple[int, int]:
+def _divide(width: float, height: float, count: int, linked: bool) -> tuple[int, int]:
     """Columns and rows of the unit square with `count` points, for windows of this size.
 
-    A window costs the points of all cells that it touches, and something for each row. Columns
-    may be narrow, because cells of a row lie side by side; there are about as many cells as points,
-    so that cells are not dearer than points.
+    A window costs the points of all squares that it touches, and something for each row. Columns
+    may be narrow, because squares of a row lie side by side; there are about as many squares as
+    points, so that squares are not dearer than points.
     """
-    most = float(min(max(count, 64), MOST_CELLS))
+    most = float(min(max(count, 64), MOST_SQUARES))
     width, height = max(width, 1e-9), max(height, 1e-9)
     tall = min(1.0, (RUN_COST / max(width * height * count, 1e-9)) ** 0.5)
     rows, columns = min(1.0 / (height * tall), most), min(10.0 / width, most)
-    if square:
+    if linked:
         rows, columns = min(2.0 / height, most), min(2.0 / width, most)
     if rows * columns > most:
         columns = max(min(columns, 2.0 / width), most / rows)
@@ -152,46 +150,46 @@ def _divide(width: float, height: float, count: int, square: bool) -> tuple[int,
     return max(1, int(columns)), max(1, int(rows))
 
 
-def _axis(low: float, high: float, cells: int, bases: Floats | None = None) -> Axis:
+def _axis(low: float, high: float, squares: int, bases: Floats | None = None) -> Axis:
     """Slots from `low` to `high`, or one; the last is followed by a sentinel just below its end."""
-    bases = np.array([0.0, cells]) if bases is None else bases
+    bases = np.array([0.0, squares]) if bases is None else bases
     span = np.float64(high) - low
     if not 0.0 < span < np.inf or not np.isfinite((len(bases) - 1) / span):
         return Axis(low, 0.0, 1, np.zeros(2), NO_KNOTS)
-    last = np.nextafter(float(cells), 0.0)
+    last = np.nextafter(float(squares), 0.0)
     bases = np.concatenate([np.minimum(bases[:-1], last), [last, last]])
-    return Axis(low, float((len(bases) - 2) / span), cells, bases, NO_KNOTS)
+    return Axis(low, float((len(bases) - 2) / span), squares, bases, NO_KNOTS)
 
 
-def _by_slots(values: Floats, cells: int) -> Axis:
-    """Many slots, each with as many cells as its share of the points is worth."""
+def _by_slots(values: Floats, squares: int) -> Axis:
+    """Many slots, each with as many squares as its share of the points is worth."""
     low, high = _ends(values)
     edges = np.linspace(low, high, SLOTS + 1)
     held = np.searchsorted(values, edges) + np.linspace(0.0, 0.05 * len(values), SLOTS + 1)
     held -= held[0]
-    return _axis(low, high, cells, held * (cells / held[-1]))
+    return _axis(low, high, squares, held * (squares / held[-1]))
 
 
-def _by_knots(values: Floats, cells: int) -> Axis:
-    """Cells that hold about as many points each."""
-    at = np.linspace(0, len(values) - 1, min(cells, len(values) // 2) + 1)[1:-1]
+def _by_knots(values: Floats, squares: int) -> Axis:
+    """Squares that hold about as many points each."""
+    at = np.linspace(0, len(values) - 1, min(squares, len(values) // 2) + 1)[1:-1]
     knots = np.unique(values[at.astype(np.int64)])
     return Axis(0.0, 0.0, len(knots) + 1, np.zeros(2), knots)
 
 
 def _crowding(sample: Floats, grid: Grid, count: int) -> float:
-    """How many other points the cell of a point holds, on average over the points."""
-    cells = np.sort(cells_of(sample, grid))
-    edges = np.flatnonzero(np.diff(cells, prepend=-1, append=-1))
+    """How many other points the square of a point holds, on average over the points."""
+    squares = np.sort(squares_of(sample, grid))
+    edges = np.flatnonzero(np.diff(squares, prepend=-1, append=-1))
     sizes = np.diff(edges).astype(np.float64)
     return float((sizes * (sizes - 1)).sum()) / len(sample) * count / len(sample)
 
 
 @njit(nogil=True, cache=True)
-def cells_of(points, grid):
-    """The cell of each point."""
-    cells = np.empty(len(points), np.int32)
+def squares_of(points, grid):
+    """The square of each point."""
+    squares = np.empty(len(points), np.int32)
     for i in range(len(points)):
-        row = cell_of(points[i, 1], grid.rows)
-        cells[i] = row * grid.columns.cells + cell_of(points[i, 0], grid.columns)
-    return cells
+        row = square_of(points[i, 1], grid.rows)
+        squares[i] = row * grid.columns.squares + square_of(points[i, 0], grid.columns)
+    return squares

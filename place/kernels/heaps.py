@@ -49,25 +49,54 @@ def _without_top(ranks, after, top):
 
 
 @njit(nogil=True, cache=True)
-def put_items(ranks, after, held, roots, items, groups):
-    """Put items into the heaps of their groups, but for those that are still there."""
-    for i in range(len(items)):
-        item = items[i]
-        if not held[item]:
-            held[item] = True
-            after[item, CHILD] = after[item, SIBLING] = -1
-            roots[groups[i]] = _meld(ranks, after, roots[groups[i]], item)
+def _put(ranks, after, held, roots, item, group):
+    """Put an item into the heap of its group, unless it is still there."""
+    if not held[item]:
+        held[item] = True
+        after[item, CHILD] = after[item, SIBLING] = -1
+        roots[group] = _meld(ranks, after, roots[group], item)
 
 
 @njit(nogil=True, cache=True)
-def least_items(ranks, after, held, roots, counts, groups):
-    """The least item of each group that is there (has a count), −1 if there is none."""
-    found = np.empty(len(groups), np.int64)
-    for i in range(len(groups)):
-        top = roots[groups[i]]
-        while top >= 0 and counts[top] <= 0:
-            held[top] = False
-            top = _without_top(ranks, after, top)
-        roots[groups[i]] = top
-        found[i] = top
-    return found
+def _least(ranks, after, held, roots, present, group):
+    """The least item of a group that is present, −1 if there is none."""
+    top = roots[group]
+    while top >= 0 and not present[top]:
+        held[top] = False
+        top = _without_top(ranks, after, top)
+    roots[group] = top
+    return top
+
+
+@njit(nogil=True, cache=True)
+def put_items(ranks, after, held, roots, items, groups):
+    """Put items into the heaps of their groups, but for those that are still there."""
+    for i in range(len(items)):
+        _put(ranks, after, held, roots, items[i], groups[i])
+
+
+@njit(nogil=True, cache=True)
+def least_in_segments(
+    ranks, after, held, roots, present, values, items, signs, item_ranks, groups, starts
+):
+    """What the least item of a group stands for at the end of each segment, and where there is
+    none (0).
+
+    Segment s is of `groups[s]`; from `starts[s]` to `starts[s + 1]` are the items that come to it
+    (sign +1) with their ranks, leave it (−1), or do neither (0, and there may be no item).
+    `present` tells of each item whether it is there; item i stands for `values[i, 1]`.
+    """
+    found, none = np.zeros(len(groups), np.int64), np.empty(len(groups), np.bool_)
+    for s in range(len(groups)):
+        for e in range(starts[s], starts[s + 1]):
+            if signs[e] > 0:
+                ranks[items[e]] = item_ranks[e]
+                present[items[e]] = True
+                _put(ranks, after, held, roots, items[e], groups[s])
+            elif signs[e] < 0:
+                present[items[e]] = False
+        top = _least(ranks, after, held, roots, present, groups[s])
+        none[s] = top < 0
+        if top >= 0:
+            found[s] = values[top, 1]
+    return found, none

@@ -1,6 +1,6 @@
 """Points that stand and, on top of them, points that move: two nests in the arrays of one.
 
-Whoever moves is struck out below and sorted on top. Whoever stands again stays loose on top until
+Points that move are struck out below and sorted on top. Points that stand again stay on top until
 it is worth to sort all that stand.
 """
 
@@ -12,10 +12,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from place.kernels.grid import Floats, Ints
-from place.kernels.nest import FIRST, Nest, Ranks, build_nest
+from place.kernels.arrays import Bools, Floats, Ints, Longs
+from place.kernels.nested_grid import FIRST, NestedGrid, build_nest
 from place.kernels.order import Pool
-from place.kernels.standing import Bools
 
 LOOSE_COST = 2
 """What a point costs at an instant if it is loose, beside what it costs to sort it."""
@@ -39,7 +38,7 @@ def _strike(xs, ys, zs, axes, where, moved):
 class Layers:
     """Keeps points sorted from instant to instant; in `nest`, grids lie below each of the roots."""
 
-    def __init__(self, rows: Floats, ranks: Ranks, pool: Pool, spare: Layers | None = None) -> None:
+    def __init__(self, rows: Floats, ranks: Longs, pool: Pool, spare: Layers | None = None) -> None:
         """Takes all points as they are, and the memory of layers that are not needed any more."""
         every = np.arange(len(rows), dtype=np.int32)
         self._rest(rows, every, ranks, pool, None if spare is None else spare.nest)
@@ -55,7 +54,7 @@ class Layers:
         """How many grids there are in all."""
         return self._grids
 
-    def move(self, rows: Floats, ranks: Ranks, moved: Bools, movers: Ints, pool: Pool) -> Floats:
+    def move(self, rows: Floats, ranks: Longs, moved: Bools, movers: Ints, pool: Pool) -> Floats:
         """Takes those that moved, `moved` as flags and `movers` as numbers; where they were."""
         if len(self._where) == 0:
             self._where = self._places(len(rows))
@@ -79,7 +78,7 @@ class Layers:
         return before
 
     def _rest(
-        self, rows: Floats, chosen: Ints, ranks: Ranks, pool: Pool, spare: Nest | None
+        self, rows: Floats, chosen: Ints, ranks: Longs, pool: Pool, spare: NestedGrid | None
     ) -> None:
         self.nest = build_nest(rows, chosen, ranks, pool, spare)
         self._sizes = (len(self.nest.names), len(self.nest.starts), len(self.nest.shapes))
@@ -92,20 +91,22 @@ class Layers:
         where[self.nest.names] = np.arange(len(self.nest.names), dtype=np.int32)
         return where
 
-    def _lay_on(self, top: Nest) -> None:
-        """Puts a nest behind the points, cells and grids of what stands."""
-        points, cells, grids = self._sizes
+    def _lay_on(self, top: NestedGrid) -> None:
+        """Puts a nest behind the points, squares and grids of what stands."""
+        points, squares, grids = self._sizes
         deep = points if len(self.nest.zs) else 0
-        sizes = (points, points, deep, points, cells, cells, grids, grids)
+        sizes = (points, points, deep, points, squares, squares, grids, grids)
         parts: list[tuple[NDArray[Any], NDArray[Any], int]]
         parts = list(zip(self.nest, top, sizes, strict=True))
         if any(len(old) < size + len(new) for old, new, size in parts):
-            self.nest = Nest(*(_with_room(old[:size], 2 * len(new)) for old, new, size in parts))
+            self.nest = NestedGrid(
+                *(_with_room(old[:size], 2 * len(new)) for old, new, size in parts)
+            )
         for number, (_, new, size) in enumerate(parts):
             self.nest[number][size : size + len(new)] = new
-        self.nest.starts[cells : cells + len(top.starts)] += np.uint32(points)
-        self.nest.shapes[grids : grids + len(top.shapes), FIRST] += cells
-        inner = self.nest.inner[cells : cells + len(top.inner)]
+        self.nest.starts[squares : squares + len(top.starts)] += np.uint32(points)
+        self.nest.shapes[grids : grids + len(top.shapes), FIRST] += squares
+        inner = self.nest.inner[squares : squares + len(top.inner)]
         inner[inner >= 0] += grids
         self.roots, self._on_top = np.array([0, grids], np.int64), len(top.names)
         self._grids = grids + len(top.shapes)

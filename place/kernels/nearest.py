@@ -16,16 +16,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from place.kernels.grid import Floats, Ints
+from place.kernels.arrays import Bools, Floats, Ints, Longs
 from place.kernels.inside import unit_vectors
 from place.kernels.layers import Layers
 from place.kernels.nearest_renew import renew
 from place.kernels.nearest_search import FEW, room_for
-from place.kernels.nest import LOW, SCALE, Nest, Ranks, cell_on
+from place.kernels.nested_grid import LOW, SCALE, NestedGrid, square_on
 from place.kernels.order import SERIAL, Pool
-from place.kernels.standing import Bools
 
-_Answers = tuple[NDArray[np.int64], Ints, Floats]
+_Answers = tuple[Longs, Ints, Floats]
 _Changes = tuple[Ints, Ints, NDArray[np.int8]]
 
 MOST_MOVED = 0.4
@@ -33,7 +32,7 @@ MOST_MOVED = 0.4
 FEW_MOVED = 16
 """Points that move, up to which every query simply looks at all of them."""
 ORDER_AGE = 8
-"""Instants after which queries are put in the order of their cells again."""
+"""Instants after which queries are put in the order of their squares again."""
 PIECE = 1 << 16
 """Changes that a piece of output holds, if no single batch needs more."""
 QUERIES = 1024
@@ -64,7 +63,7 @@ class _Scratch:
             np.empty(size, np.int32),
             np.empty((size, 3)),
             np.empty(size, np.int64),
-            np.empty(size, np.int8),
+            np.empty(size, np.int64),
             np.empty(size),
             *(np.empty(size, np.int64) for _ in range(4)),
             np.empty(size * room),
@@ -113,23 +112,25 @@ def _touched(centers, shifted, starts, measures, before, after):
 
 @njit(nogil=True, cache=True)
 def _order_queries(centers, places, shapes):
-    """Queries in the order of the outermost grid's cells."""
+    """Queries in the order of the outermost grid's squares."""
     nx, ny, nz = shapes[0, 0], shapes[0, 1], shapes[0, 2]
-    cells = np.empty(len(centers), np.int32)
+    squares = np.empty(len(centers), np.int32)
     counts = np.zeros(nx * ny * nz + 1, np.int32)
     for i in range(len(centers)):
-        cell = cell_on(centers[i, 1], places[0, LOW + 1], places[0, SCALE + 1], ny) * nx
-        cell += cell_on(centers[i, 0], places[0, LOW], places[0, SCALE], nx)
+        square = square_on(centers[i, 1], places[0, LOW + 1], places[0, SCALE + 1], ny) * nx
+        square += square_on(centers[i, 0], places[0, LOW], places[0, SCALE], nx)
         if centers.shape[1] > 2:
-            cell += cell_on(centers[i, 2], places[0, LOW + 2], places[0, SCALE + 2], nz) * nx * ny
-        cells[i] = cell
-        counts[cell + 1] += 1
-    for cell in range(nx * ny * nz):
-        counts[cell + 1] += counts[cell]
+            square += (
+                square_on(centers[i, 2], places[0, LOW + 2], places[0, SCALE + 2], nz) * nx * ny
+            )
+        squares[i] = square
+        counts[square + 1] += 1
+    for square in range(nx * ny * nz):
+        counts[square + 1] += counts[square]
     order = np.empty(len(centers), np.int32)
     for i in range(len(centers)):
-        order[counts[cells[i]]] = i
-        counts[cells[i]] += 1
+        order[counts[squares[i]]] = i
+        counts[squares[i]] += 1
     return order
 
 
@@ -157,7 +158,7 @@ class NearestMatcher:
         self._rooms: dict[int, _Changes] = {}
 
     @property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Longs:
         """Where each query's answer begins, and where the last one ends."""
         return self._starts
 
@@ -174,11 +175,11 @@ class NearestMatcher:
     def match(
         self,
         points: Floats,
-        ranks: Ranks,
+        ranks: Longs,
         moved: Bools,
         centers: Floats,
-        excluded: NDArray[np.int64],
-        ks: NDArray[np.int64],
+        excluded: Longs,
+        ks: Longs,
         shifted: Bools,
         *,
         threads: int = 1,
@@ -191,9 +192,9 @@ class NearestMatcher:
         if len(points) < self._slots or len(centers) < len(self._ks):
             self.reset()
         self._slots = len(points)
-        points, centers = _plain(points, np.float64), _plain(centers, np.float64)
-        ranks, excluded, ks = (_plain(one, np.int64) for one in (ranks, excluded, ks))
-        moved, shifted = _plain(moved, np.bool_), _plain(shifted, np.bool_)
+        points, centers = plain(points, np.float64), plain(centers, np.float64)
+        ranks, excluded, ks = (plain(one, np.int64) for one in (ranks, excluded, ks))
+        moved, shifted = plain(moved, np.bool_), plain(shifted, np.bool_)
         pool = Pool(threads if len(points) + len(centers) > SERIAL else 1)
         movers = np.flatnonzero(moved).astype(np.int32)
         if self._sphere:
@@ -228,14 +229,14 @@ class NearestMatcher:
         )
         return _joined(found)
 
-    def _queries(self, centers: Floats, nest: Nest) -> Ints:
+    def _queries(self, centers: Floats, nest: NestedGrid) -> Ints:
         """All queries, those that are near one another near in the order: they share memory."""
         self._age += 1
         if len(self._order) != len(centers) or self._age > ORDER_AGE:
             self._order, self._age = _order_queries(centers, nest.places, nest.shapes), 0
         return self._order
 
-    def _lay_out(self, ks: NDArray[np.int64], shifted: Bools) -> tuple[_Answers, _Answers]:
+    def _lay_out(self, ks: Longs, shifted: Bools) -> tuple[_Answers, _Answers]:
         """The old answers, and where the new ones go: the same place if no k changed."""
         old = (self._starts, self._members, self._measures)
         if np.array_equal(ks, self._ks):
@@ -286,7 +287,7 @@ def _joined(parts: list[Nearby]) -> Nearby:
     )
 
 
-def _plain(array: NDArray[Any], kind: type[Any]) -> NDArray[Any]:
+def plain(array: NDArray[Any], kind: type[Any]) -> NDArray[Any]:
     """The same values in the one layout for which kernels are compiled."""
     array = np.ascontiguousarray(array, kind)
     return array if array.flags.writeable else array.copy()

@@ -21,7 +21,7 @@ from place.kernels.nearest_search import (
     gather,
     settle,
 )
-from place.kernels.nest import Nest
+from place.kernels.nested_grid import NestedGrid
 
 SPARE = 1.5
 """How much larger than the last one a circle is guessed."""
@@ -112,7 +112,7 @@ def _decide(batch, size, moved, starts, measures):
 
 @njit(nogil=True, cache=True)
 def _start(batch, size):
-    """Whoever is not done begins to search, within a circle larger than the last."""
+    """Queries that are not done begin to search, within a circle larger than the last."""
     states, bounds, counts = batch.states, batch.bounds, batch.counts
     wanted, held, asked = batch.wanted, batch.held, 0
     for k in range(size):
@@ -126,7 +126,7 @@ def _start(batch, size):
 
 @njit(nogil=True, cache=True)
 def _end(batch, size, sure):
-    """Whoever found too few searches again for more; how many do."""
+    """Queries that found too few search again for more; how many do."""
     states, bounds, counts = batch.states, batch.bounds, batch.counts
     wanted, held, asked = batch.wanted, batch.held, 0
     for k in range(size):
@@ -197,9 +197,9 @@ def renew(
     The old answers and the new may be the same arrays.
     """
     queue, marks, mark = rest
-    held, points, order = Batch(*batch), Nest(*nest), Sorter(ranks, *sorter)
+    held, points, order = Batch(*batch), NestedGrid(*nest), Sorter(ranks, *sorter)
     queries, bounds, wanted, old_counts = held.queries, held.bounds, held.wanted, held.old_counts
-    sure, told = np.empty(len(queries), np.bool_), np.uint64(told)
+    sure, told = np.empty(len(queries), np.int64), np.uint64(told)
     while first < len(todo):
         size = min(len(queries), len(todo) - first)
         for k in range(size):

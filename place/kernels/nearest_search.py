@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from place.kernels.grid import Floats, Ints
-from place.kernels.nest import (
+from place.kernels.arrays import Floats, Ints, Longs
+from place.kernels.nested_grid import (
     FIRST,
     HIGH,
     KIND,
@@ -28,15 +27,15 @@ from place.kernels.nest import (
     PILE,
     SCALE,
     SIZE,
-    cell_on,
     is_before,
     put_in_order,
+    square_on,
 )
 
 FEW = 192
 """Candidates that are sorted by comparing each with each."""
 WIDE = 6
-"""Rows of cells beyond which it pays to know how much of each is within the bound."""
+"""Rows of squares beyond which it pays to know how much of each is within the bound."""
 ASKED, LATER, DONE, KEPT = 0, 1, 2, 3
 """States of a query in a batch: a step is about it, the next one is, it has a new answer, or keeps
 the old one."""
@@ -45,18 +44,20 @@ the old one."""
 class Batch(NamedTuple):
     """Some queries, and room for the candidates of each in two long arrays.
 
-    `held` are the candidates that were there before a step, or how many it should find.
+    `held` are the candidates that were there before a step, or how many it should find. `states`
+    are as wide as what is written beside them: LLVM 22 makes loops that write bytes and longer
+    numbers under one condition wrong where a CPU has AVX-512 (bytes are written without it).
     """
 
     queries: Ints
     centers: Floats
-    excluded: NDArray[np.int64]
-    states: NDArray[np.int8]
+    excluded: Longs
+    states: Longs
     bounds: Floats
-    wanted: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    held: NDArray[np.int64]
-    old_counts: NDArray[np.int64]
+    wanted: Longs
+    counts: Longs
+    held: Longs
+    old_counts: Longs
     dists: Floats
     slots: Ints
     olds: Ints
@@ -65,7 +66,7 @@ class Batch(NamedTuple):
 class Sorter(NamedTuple):
     """What sorting needs: the ranks of points, and room for turns and for copies of candidates."""
 
-    ranks: NDArray[np.int64]
+    ranks: Longs
     turns: Ints
     dists: Floats
     slots: Ints
@@ -117,13 +118,13 @@ def settle(batch, sorter, size):
 
 
 @njit(nogil=True, cache=True)
-def _gap(value, low, size, cells, row, own):
-    """No point in a row of cells is closer than this to a value whose own row is another."""
+def _gap(value, low, size, squares, row, own):
+    """No point in a row of squares is closer than this to a value whose own row is another."""
     if row == own:
         return 0.0
     edge = low + row * size if row > own else low + (row + 1) * size
     # What rounding may have added: the edge is not exactly where the first point would fall.
-    slack = 1e-14 * (abs(low) + size * cells + abs(value))
+    slack = 1e-14 * (abs(low) + size * squares + abs(value))
     gap = (edge - value if row > own else value - edge) - slack
     return gap if gap > 0.0 else 0.0
 
@@ -191,11 +192,11 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
                 continue
             nx, ny = shapes[grid, 0], shapes[grid, 1]
             scale_x, scale_y = places[grid, SCALE], places[grid, SCALE + 1]
-            left = cell_on(x - reach, low_x, scale_x, nx)
-            right = cell_on(x + reach, low_x, scale_x, nx)
-            own_row = cell_on(y, low_y, scale_y, ny)
-            bottom = cell_on(y - reach, low_y, scale_y, ny)
-            top = cell_on(y + reach, low_y, scale_y, ny)
+            left = square_on(x - reach, low_x, scale_x, nx)
+            right = square_on(x + reach, low_x, scale_x, nx)
+            own_row = square_on(y, low_y, scale_y, ny)
+            bottom = square_on(y - reach, low_y, scale_y, ny)
+            top = square_on(y + reach, low_y, scale_y, ny)
             near, far, own_plane = 0, 0, 0
             if zs is not None:
                 z, low_z, scale_z = (
@@ -205,9 +206,9 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
                 )
                 if z + reach < low_z or z - reach > places[grid, HIGH + 2]:
                     continue
-                near = cell_on(z - reach, low_z, scale_z, shapes[grid, 2])
-                far = cell_on(z + reach, low_z, scale_z, shapes[grid, 2])
-                own_plane = cell_on(z, low_z, scale_z, shapes[grid, 2])
+                near = square_on(z - reach, low_z, scale_z, shapes[grid, 2])
+                far = square_on(z + reach, low_z, scale_z, shapes[grid, 2])
+                own_plane = square_on(z, low_z, scale_z, shapes[grid, 2])
             wide = top - bottom >= WIDE
             for layer in range(far - near + 1):
                 # From the centre's own plane outwards, and so for rows: the nearest come first.
@@ -219,22 +220,22 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
                     row = own_row + line if line <= top - own_row else top - line
                     if wide or zs is not None:
                         gap = _gap(y, low_y, places[grid, SIZE + 1], ny, row, own_row)
-                        square = reach * reach * (1.0 + 1e-14) - gap * gap - deep * deep
-                        if square < 0.0:
+                        spread = reach * reach * (1.0 + 1e-14) - gap * gap - deep * deep
+                        if spread < 0.0:
                             continue
-                        half = math.sqrt(square) if square < np.inf else np.inf
-                        left = cell_on(x - half, low_x, scale_x, nx)
-                        right = cell_on(x + half, low_x, scale_x, nx)
-                    cell = first + (plane * ny + row) * nx
+                        half = math.sqrt(spread) if spread < np.inf else np.inf
+                        left = square_on(x - half, low_x, scale_x, nx)
+                        right = square_on(x + half, low_x, scale_x, nx)
+                    square = first + (plane * ny + row) * nx
                     column = left
                     while column <= right:
                         end = right + 1
                         if kind == NESTED:
                             end = column
-                            while end <= right and inner[cell + end] < 0:
+                            while end <= right and inner[square + end] < 0:
                                 end += 1
-                        start = np.uint64(starts[np.uint64(cell + column)])
-                        stop = np.uint64(starts[np.uint64(cell + end)])
+                        start = np.uint64(starts[np.uint64(square + column)])
+                        stop = np.uint64(starts[np.uint64(square + end)])
                         while start < stop:
                             if stop - start > full - count and count > enough:
                                 bound, count = _draw_closer(batch, sorter, k, count)
@@ -255,7 +256,7 @@ def gather(batch, size, nest, zs, roots, moved, sorter, queue):
                             start = pause
                         column = end
                         if column <= right:
-                            queue[tail] = inner[cell + column]
+                            queue[tail] = inner[square + column]
                             tail += 1
                             column += 1
         bounds[k], counts[k] = bound, np.int64(count - begin)
@@ -275,9 +276,9 @@ def _draw_closer(batch, sorter, k, count):
 @njit(nogil=True, cache=True)
 def aim(batch, size, nest, root):
     """Sets bounds that probably hold as many points as needed, where there are none yet or such
-    that hold too many cells; infinite if all points are needed.
+    that hold too many squares; infinite if all points are needed.
 
-    A bound is that of a block of cells around the centre, in the finest grid there with enough.
+    A bound is that of a block of squares around the centre, in the finest grid there with enough.
     """
     centers, states, bounds, held = batch.centers, batch.states, batch.bounds, batch.held
     starts, inner, places, shapes = nest.starts, nest.inner, nest.places, nest.shapes
@@ -286,23 +287,23 @@ def aim(batch, size, nest, root):
             continue
         x, y, z, needed = centers[k, 0], centers[k, 1], centers[k, 2], held[k]
         if bounds[k] < np.inf:
-            cells, width = 1.0, 2.0 * math.sqrt(bounds[k])
+            squares, width = 1.0, 2.0 * math.sqrt(bounds[k])
             for axis in range(3):
-                cells *= 1.0 + width * places[root, SCALE + axis]
-            if cells <= 32.0 + 4.0 * needed:
+                squares *= 1.0 + width * places[root, SCALE + axis]
+            if squares <= 32.0 + 4.0 * needed:
                 continue
         grid = root
         while True:
             nx, ny, nz = shapes[grid, 0], shapes[grid, 1], shapes[grid, 2]
             first = shapes[grid, FIRST]
-            column = cell_on(x, places[grid, LOW], places[grid, SCALE], nx)
-            row = cell_on(y, places[grid, LOW + 1], places[grid, SCALE + 1], ny)
-            plane = cell_on(z, places[grid, LOW + 2], places[grid, SCALE + 2], nz)
-            cell = first + (plane * ny + row) * nx + column
-            below = inner[cell]
+            column = square_on(x, places[grid, LOW], places[grid, SCALE], nx)
+            row = square_on(y, places[grid, LOW + 1], places[grid, SCALE + 1], ny)
+            plane = square_on(z, places[grid, LOW + 2], places[grid, SCALE + 2], nz)
+            square = first + (plane * ny + row) * nx + column
+            below = inner[square]
             if below < 0 or shapes[below, KIND] == PILE:
                 break
-            if np.int64(starts[cell + 1]) - np.int64(starts[cell]) < needed:
+            if np.int64(starts[square + 1]) - np.int64(starts[square]) < needed:
                 break
             grid = below
         width = 0
@@ -313,8 +314,8 @@ def aim(batch, size, nest, root):
             found = np.int64(0)
             for layer in range(near, far + 1):
                 for line in range(bottom, top + 1):
-                    cell = first + (layer * ny + line) * nx
-                    found += np.int64(starts[cell + right + 1]) - np.int64(starts[cell + left])
+                    square = first + (layer * ny + line) * nx
+                    found += np.int64(starts[square + right + 1]) - np.int64(starts[square + left])
             whole = right - left == nx - 1 and top - bottom == ny - 1 and far - near == nz - 1
             if found >= needed or whole:
                 break

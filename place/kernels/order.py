@@ -1,4 +1,4 @@
-"""Rows in the order of their cells: a counting sort, in pieces on several threads.
+"""Rows in the order of their squares: a counting sort, in pieces on several threads.
 
 What lies together is then read together; that alone makes the join several times faster.
 """
@@ -14,48 +14,47 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from place.kernels.grid import Floats, Grid, Ints, cell_of
+from place.kernels.arrays import Floats, Ints, Words
+from place.kernels.grid import Grid, square_of
 
-Numbers = NDArray[np.uint32]
 T = TypeVar("T")
 
 SERIAL = 4096  # elements that are worth a piece of their own
 
 
 class Sorted(NamedTuple):
-    """Rows in the order of their cells: `starts[c]:starts[c + 1]` is cell c, row by row."""
+    """Rows in the order of their squares: `starts[c]:starts[c + 1]` is square c, row by row."""
 
     grid: Grid
-    starts: Numbers
+    starts: Words
     names: Any
     rows: Floats
 
 
 @njit(nogil=True, cache=True)
 def place_rows(rows, grid):
-    """The cell of the first corner of each row, now or else before, and the counts of cells."""
+    """The square of the first corner of each row, now or else before, and the counts of squares."""
     before = rows.shape[1] // 2
-    cells = np.empty(len(rows), np.int32)
-    counts = np.zeros(grid.columns.cells * grid.rows.cells, np.uint32)
+    squares = np.empty(len(rows), np.int32)
+    counts = np.zeros(grid.columns.squares * grid.rows.squares, np.uint32)
     for i in range(len(rows)):
         x, y = rows[i, 0], rows[i, 1]
         if x != x or y != y:
             x, y = rows[i, before], rows[i, before + 1]
-        cell = cell_of(y, grid.rows) * grid.columns.cells + cell_of(x, grid.columns)
-        cells[i] = cell
-        counts[cell] += np.uint32(1)
-    return cells, counts
+        square = square_of(y, grid.rows) * grid.columns.squares + square_of(x, grid.columns)
+        squares[i] = square
+        counts[square] += np.uint32(1)
+    return squares, counts
 
 
 @njit(nogil=True, cache=True)
-def scatter_rows(rows, names, cells, places, ordered_names, ordered):
-    """Puts rows where their cells are; `places` is where each cell's next one goes."""
+def scatter_rows(rows, names, squares, places, ordered_names, ordered):
+    """Puts rows where their squares are; `places` is where each square's next one goes."""
     width = ordered.shape[1]
     for i in range(len(rows)):
-        place = np.uint64(places[cells[i]])
-        places[cells[i]] += np.uint32(1)
+        place = np.uint64(places[squares[i]])
+        places[squares[i]] += np.uint32(1)
         ordered_names[place] = names[i]
         for column in range(width):
             ordered[place, column] = rows[i, column]
@@ -63,41 +62,41 @@ def scatter_rows(rows, names, cells, places, ordered_names, ordered):
 
 @njit(nogil=True, cache=True)
 def place_moves(points, grid):
-    """The cells of each point now and before, and the counts of its entries.
+    """The squares of each point now and before, and the counts of its entries.
 
-    A point within one cell has one entry there, others have one in each cell; −1 is none.
+    A point within one square has one entry there, others have one in each square; −1 is none.
     """
-    cells = np.empty((len(points), 2), np.int32)
-    counts = np.zeros(grid.columns.cells * grid.rows.cells, np.uint32)
+    squares = np.empty((len(points), 2), np.int32)
+    counts = np.zeros(grid.columns.squares * grid.rows.squares, np.uint32)
     for i in range(len(points)):
         x, y, u, v = points[i, 0], points[i, 1], points[i, 2], points[i, 3]
         now, before = -1, -1
         if x == x and y == y:
-            now = cell_of(y, grid.rows) * grid.columns.cells + cell_of(x, grid.columns)
+            now = square_of(y, grid.rows) * grid.columns.squares + square_of(x, grid.columns)
             counts[now] += np.uint32(1)
         if u == u and v == v:
-            before = cell_of(v, grid.rows) * grid.columns.cells + cell_of(u, grid.columns)
+            before = square_of(v, grid.rows) * grid.columns.squares + square_of(u, grid.columns)
             if before != now:
                 counts[before] += np.uint32(1)
-        cells[i, 0], cells[i, 1] = now, before
-    return cells, counts
+        squares[i, 0], squares[i, 1] = now, before
+    return squares, counts
 
 
 @njit(nogil=True, cache=True)
-def scatter_moves(points, names, cells, places, ordered_names, ordered):
-    """Puts the entries of points where their cells are.
+def scatter_moves(points, names, squares, places, ordered_names, ordered):
+    """Puts the entries of points where their squares are.
 
     The two highest bits of a name tell whether the entry stands for now, before or both, and so
     which changes are found there: who enters is found now, who leaves is found before.
     """
     for i in range(len(points)):
-        now, before = cells[i, 0], cells[i, 1]
+        now, before = squares[i, 0], squares[i, 1]
         for side in range(2):
-            cell = now if side == 0 else before
-            if cell < 0 or (side == 1 and now == before):
+            square = now if side == 0 else before
+            if square < 0 or (side == 1 and now == before):
                 continue
-            place = np.uint64(places[cell])
-            places[cell] += np.uint32(1)
+            place = np.uint64(places[square])
+            places[square] += np.uint32(1)
             kind = 3 if now == before else side + 1
             ordered_names[place] = np.uint32(names[i]) | (np.uint32(kind) << np.uint32(30))
             for column in range(4):
@@ -105,18 +104,18 @@ def scatter_moves(points, names, cells, places, ordered_names, ordered):
 
 
 @njit(nogil=True, cache=True)
-def start_cells(counts):
-    """Where each cell starts; the counts of each piece become where its next entry goes."""
-    pieces, cells = counts.shape
-    starts = np.empty(cells + 1, np.uint32)
+def start_squares(counts):
+    """Where each square starts; the counts of each piece become where its next entry goes."""
+    pieces, squares = counts.shape
+    starts = np.empty(squares + 1, np.uint32)
     place = np.uint32(0)
-    for cell in range(cells):
-        starts[cell] = place
+    for square in range(squares):
+        starts[square] = place
         for piece in range(pieces):
-            size = counts[piece, cell]
-            counts[piece, cell] = place
+            size = counts[piece, square]
+            counts[piece, square] = place
             place += size
-    starts[cells] = place
+    starts[squares] = place
     return starts
 
 
@@ -156,7 +155,7 @@ def _threads_of(process: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads - 1, thread_name_prefix="place-kernel")
 
 
-def sort_by_cell(
+def sort_by_square(
     rows: Floats,
     chosen: Ints,
     grid: Grid,
@@ -165,11 +164,11 @@ def sort_by_cell(
     *,
     moves: bool = False,
 ) -> Sorted:
-    """The chosen rows in the order of their cells, or as many columns as there are to write into;
+    """The chosen rows in the order of their squares, or as many columns as there are to write into;
     with `moves`, points with entries for now and before."""
     place, scatter = (place_moves, scatter_moves) if moves else (place_rows, scatter_rows)
 
-    def placed(low: int, high: int) -> tuple[Floats, Ints, Ints, Numbers]:
+    def placed(low: int, high: int) -> tuple[Floats, Ints, Ints, Words]:
         part = chosen[low:high]
         # Gathered first: a loop that does nothing else waits for many rows at once. What is chosen
         # is in ascending order, so it is everything if it is as many.
@@ -178,7 +177,7 @@ def sort_by_cell(
 
     parts = pool.map(partial(placed, low, high) for low, high in pool.cut(len(chosen)))
     counts = np.stack([part[3] for part in parts]) if len(parts) > 1 else parts[0][3][None, :]
-    starts = start_cells(counts)
+    starts = start_squares(counts)
     names = np.empty(starts[-1], np.uint32 if moves else np.int32)
     ordered = np.empty((starts[-1], rows.shape[1])) if into is None else into
     pool.map(

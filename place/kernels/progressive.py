@@ -1,32 +1,30 @@
 """The progressive join: readings one by one, each against all that stands now (GPAC).
 
-Points are listed by cell. Boxes are listed by the cell of their first corner, in levels: a box is
-in the first level whose cells are so large that it spans three of them at most, so that a point
-finds the boxes that hold it in three by three cells of each level. Lists are linked, so that
-nothing but the lists of what moves is changed, whatever the sizes of boxes.
+Points are listed by square. Boxes are listed by the square of their first corner, in levels: a box
+is in the first level whose squares are so large that it spans three of them at most, so that a
+point finds the boxes that hold it in three by three squares of each level. Lists are linked, so
+that nothing but the lists of what moves is changed, whatever the sizes of boxes. Where a shape is
+not its box, the exact test is asked of the points that the box holds.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from place.kernels.bulk import Bytes, typical_size
-from place.kernels.grid import (
-    Axis,
-    Floats,
-    Grid,
-    Ints,
-    cell_of,
-    choose_grid,
-    sample_rows,
-)
+from place.kernels.arrays import Bytes, Floats, Ints, Longs
+from place.kernels.bulk import typical_size
+from place.kernels.grid import Axis, Grid, choose_grid, sample_rows, square_of
+from place.kernels.inside import POLYGON, SPHERE_CIRCLE, in_numbers, in_polygon, unit_vectors
 
+STAYS, SHIFTS = 1, 2
+"""What a box reports beside the points that enter or leave it, as bits of its flags. STAYS: a point
+that is read and stays within. SHIFTS: all points that stay within while the box moves."""
 SPAN = 2
-"""How many cells beside its first a box may touch in its level."""
+"""How many squares beside its first a box may touch in its level."""
 NEAR = 16
 FEW = 16
 """So many comparisons cost as much as to put an element into the lists of a grid."""
@@ -43,41 +41,61 @@ class Events(NamedTuple):
     code: Bytes
 
 
+class Shapes(NamedTuple):
+    """The exact shapes of boxes, and those that moves give them, as `inside_shapes` reads them.
+
+    `kinds` and `params` have a row for each box, and become what they are after the last reading;
+    `move_kinds` and `move_params` have a row for each move.
+    """
+
+    kinds: Bytes
+    params: Floats
+    move_kinds: Bytes
+    move_params: Floats
+    rings: Floats
+    ring_starts: Longs
+    polygon_starts: Longs
+
+
 class Lists(NamedTuple):
-    """Items linked by cell: `cells` has each item's columns and rows, `place` its list or −1."""
+    """Items linked by square: `squares` has each item's column and row, `place` its list or −1.
+
+    The last list holds who is nowhere, and behind the last item stands one that is none, so that
+    −1 is an index of both, and nothing is asked where something is linked.
+    """
 
     head: Ints
     after: Ints
     before: Ints
     place: Ints
-    cells: Ints
+    squares: Ints
 
 
 @njit(nogil=True, cache=True)
-def _cells_of_points(points, grid):
+def _squares_of_points(points, grid):
     """Column and row of each point; −1 where there is none."""
-    cells = np.empty((len(points), 2), np.int32)
+    squares = np.empty((len(points), 2), np.int32)
     for i in range(len(points)):
         x, y = points[i, 0], points[i, 1]
         if x == x and y == y:
-            cells[i, 0], cells[i, 1] = cell_of(x, grid.columns), cell_of(y, grid.rows)
+            squares[i, 0], squares[i, 1] = square_of(x, grid.columns), square_of(y, grid.rows)
         else:
-            cells[i, 0], cells[i, 1] = -1, -1
-    return cells
+            squares[i, 0], squares[i, 1] = -1, -1
+    return squares
 
 
 @njit(nogil=True, cache=True)
-def _cells_of_boxes(boxes, grid):
+def _squares_of_boxes(boxes, grid):
     """First column and row and last column and row of each box; 0 and −1 where there is none."""
-    cells = np.empty((len(boxes), 4), np.int32)
+    squares = np.empty((len(boxes), 4), np.int32)
     for i in range(len(boxes)):
         x1, y1, x2, y2 = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3]
         if x1 <= x2 and y1 <= y2:
-            cells[i, 0], cells[i, 1] = cell_of(x1, grid.columns), cell_of(y1, grid.rows)
-            cells[i, 2], cells[i, 3] = cell_of(x2, grid.columns), cell_of(y2, grid.rows)
+            squares[i, 0], squares[i, 1] = square_of(x1, grid.columns), square_of(y1, grid.rows)
+            squares[i, 2], squares[i, 3] = square_of(x2, grid.columns), square_of(y2, grid.rows)
         else:
-            cells[i, 0], cells[i, 1], cells[i, 2], cells[i, 3] = 0, 0, -1, -1
-    return cells
+            squares[i, 0], squares[i, 1], squares[i, 2], squares[i, 3] = 0, 0, -1, -1
+    return squares
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -90,55 +108,76 @@ def _level_of(left, low, right, high):
 
 @njit(nogil=True, cache=True, inline="always")
 def _link(item, place, head, after, before, places):
+    first = head[place]
     places[item] = place
-    if place >= 0:
-        first = head[place]
-        after[item], before[item] = first, -1
-        if first >= 0:
-            before[first] = item
-        head[place] = item
+    after[item], before[item] = first, -1
+    before[first] = item
+    head[place] = item
 
 
 @njit(nogil=True, cache=True, inline="always")
 def _unlink(item, head, after, before, places):
-    if places[item] >= 0:
-        following, previous = after[item], before[item]
-        if following >= 0:
-            before[following] = previous
-        if previous >= 0:
-            after[previous] = following
-        else:
-            head[places[item]] = following
+    place, following, previous = places[item], after[item], before[item]
+    before[following], after[previous] = previous, following
+    head[place] = following if previous < 0 else head[place]
 
 
 @njit(nogil=True, cache=True)
 def _link_all(points, boxes, columns, levels, held):
-    """Fills empty lists; `levels` has each level's first list and its columns, `held` its boxes."""
-    for i in range(len(points.cells) - 1, -1, -1):
-        column, row = points.cells[i, 0], points.cells[i, 1]
+    """Fills empty lists; `levels` has each level's first list and its columns, `held` how many
+    boxes it has, and at the end how many are nowhere."""
+    for i in range(len(points.squares) - 1, -1, -1):
+        column, row = points.squares[i, 0], points.squares[i, 1]
         place = row * columns + column if column >= 0 else -1
         _link(i, place, points.head, points.after, points.before, points.place)
-    for i in range(len(boxes.cells) - 1, -1, -1):
-        left, low, right, high = boxes.cells[i]
-        place = -1
-        if left <= right:
-            level = _level_of(left, low, right, high)
-            place = levels[level, 0] + (low >> level) * levels[level, 1] + (left >> level)
-            held[level] += 1
+    for i in range(len(boxes.squares) - 1, -1, -1):
+        level, place = _place_of(i, boxes.squares, levels)
+        held[level] += 1
         _link(i, place, boxes.head, boxes.after, boxes.before, boxes.place)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _place_of(box, squares, levels):
+    """The level and the list of a box; −1 and −1 where it is nowhere."""
+    left, low, right, high = squares[box, 0], squares[box, 1], squares[box, 2], squares[box, 3]
+    level = _level_of(left, low, right, high)
+    place = levels[level, 0] + (low >> level) * levels[level, 1] + (left >> level)
+    return (level, place) if left <= right else (-1, -1)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _move_box(
+    box, j, regions, move_to, move_squares, head, after, before, places, squares, levels, held,
+    kinds, params, move_kinds, move_params,
+):  # fmt: skip
+    """Puts a box where the move j takes it, and into the list of that place."""
+    held[_place_of(box, squares, levels)[0]] -= 1
+    for k in range(4):
+        regions[box, k], squares[box, k] = move_to[j, k], move_squares[j, k]
+        if kinds is not None:
+            kinds[box], params[box, k] = move_kinds[j], move_params[j, k]
+    level, place = _place_of(box, squares, levels)
+    held[level] += 1
+    if place != places[box]:
+        _unlink(box, head, after, before, places)
+        _link(box, place, head, after, before, places)
 
 
 @njit(nogil=True, cache=True)
 def _run(
-    positions, regions, modes, slots, to, move_starts, move_boxes, move_to, to_cells, move_cells,
-    point_head, point_after, point_before, point_place, point_cells,
-    box_head, box_after, box_before, box_place, box_cells,
+    positions, regions, flags, slots, to, move_starts, move_boxes, move_to,
+    kinds, params, move_kinds, move_params, rings, ring_starts, polygon_starts,
+    vectors, to_vectors, to_squares, move_squares,
+    point_head, point_after, point_before, point_place, point_squares,
+    box_head, box_after, box_before, box_place, box_squares,
     columns, levels, held, stamps, first, out_reading, out_box, out_point, out_code,
 ):  # fmt: skip
     """Takes readings from `first` on; stops before one whose events do not fit.
 
     A reading first looks and then moves, so that one that does not fit can be taken again. All
-    arguments are plain arrays, so that no reference is counted in the loops.
+    arguments are plain arrays, so that no reference is counted in the loops. `kinds` and all that
+    belongs to exact shapes are None where boxes decide; the unit vectors are empty where no shape
+    asks for them.
     """
     count, capacity = 0, len(out_box)
     for i in range(first, len(slots)):
@@ -154,10 +193,10 @@ def _run(
                 if held[level] == 0:
                     continue
                 r1, t1, r2, t2 = -1, -1, -1, -1
-                if to_cells[i, 0] >= 0:
-                    r1, t1 = to_cells[i, 0] >> level, to_cells[i, 1] >> level
-                if point_cells[point, 0] >= 0:
-                    r2, t2 = point_cells[point, 0] >> level, point_cells[point, 1] >> level
+                if to_squares[i, 0] >= 0:
+                    r1, t1 = to_squares[i, 0] >> level, to_squares[i, 1] >> level
+                if point_squares[point, 0] >= 0:
+                    r2, t2 = point_squares[point, 0] >> level, point_squares[point, 1] >> level
                 for side in range(2):
                     right, top = (r1, t1) if side == 0 else (r2, t2)
                     if right < 0 or (side == 1 and r1 == r2 and t1 == t2):
@@ -179,7 +218,7 @@ def _run(
                                 was = (u >= x1) & (u <= x2) & (v >= y1) & (v <= y2)
                                 if (
                                     (now | was)
-                                    and (now != was or modes[box] != 0)
+                                    and (kinds is not None or now != was or flags[box] & STAYS)
                                     and stamps[box] < move_starts[i]
                                 ):
                                     if count >= capacity:
@@ -194,13 +233,10 @@ def _run(
                 continue
             x1, y1, x2, y2 = move_to[j, 0], move_to[j, 1], move_to[j, 2], move_to[j, 3]
             u1, v1, u2, v2 = regions[box, 0], regions[box, 1], regions[box, 2], regions[box, 3]
-            l1, b1, r1, t1 = move_cells[j, 0], move_cells[j, 1], move_cells[j, 2], move_cells[j, 3]
-            l2, b2, r2, t2 = (
-                box_cells[box, 0],
-                box_cells[box, 1],
-                box_cells[box, 2],
-                box_cells[box, 3],
-            )
+            l1, b1 = move_squares[j, 0], move_squares[j, 1]
+            r1, t1 = move_squares[j, 2], move_squares[j, 3]
+            l2, b2 = box_squares[box, 0], box_squares[box, 1]
+            r2, t2 = box_squares[box, 2], box_squares[box, 3]
             if l1 <= r1 and l2 <= r2:
                 left, low, right, high = min(l1, l2), min(b1, b2), max(r1, r2), max(t1, t2)
                 apart = (r1 - l1 + 1) * (t1 - b1 + 1) + (r2 - l2 + 1) * (t2 - b2 + 1)
@@ -221,7 +257,11 @@ def _run(
                             a, b = positions[other, 0], positions[other, 1]
                             now = (a >= x1) & (a <= x2) & (b >= y1) & (b <= y2)
                             was = (a >= u1) & (a <= u2) & (b >= v1) & (b <= v2)
-                            if (now != was or (now and modes[box] == 2)) and other != point:
+                            if (
+                                (now | was)
+                                and (kinds is not None or now != was or flags[box] & SHIFTS)
+                                and other != point
+                            ):
                                 if count >= capacity:
                                     return i, start
                                 out_reading[count], out_code[count] = i, now + 2 * was
@@ -230,77 +270,157 @@ def _run(
                             other = point_after[other]
             now = (x >= x1) & (x <= x2) & (y >= y1) & (y <= y2)
             was = (u >= u1) & (u <= u2) & (v >= v1) & (v <= v2)
-            if now != was or (now and modes[box] != 0):
+            if (now | was) and (kinds is not None or now != was or flags[box] != 0):
                 if count >= capacity:
                     return i, start
                 out_reading[count], out_code[count] = i, now + 2 * was
                 out_box[count], out_point[count] = box, point
                 count += 1
+        if kinds is not None:
+            # So far all whose boxes are or were around the point: now the shapes decide.
+            found, count = count, start
+            for k in range(start, found):
+                box, other, kind = out_box[k], out_point[k], kinds[out_box[k]]
+                a, b, d, e, f = positions[other, 0], positions[other, 1], np.nan, np.nan, np.nan
+                if len(vectors) > 0:
+                    d, e, f = vectors[other, 0], vectors[other, 1], vectors[other, 2]
+                p, q, r, s = params[box, 0], params[box, 1], params[box, 2], params[box, 3]
+                was = (out_code[k] & 2) != 0 and (
+                    in_numbers(a, b, d, e, f, kind, p, q, r, s)
+                    if kind < POLYGON
+                    else in_polygon(a, b, kind, p, rings, ring_starts, polygon_starts)
+                )
+                asks = 0
+                if other == point:
+                    a, b, asks = x, y, flags[box] & STAYS
+                    if len(vectors) > 0:
+                        d, e, f = to_vectors[i, 0], to_vectors[i, 1], to_vectors[i, 2]
+                j = stamps[box]
+                if j >= move_starts[i]:
+                    kind, asks = move_kinds[j], asks | flags[box] & SHIFTS
+                    p, q = move_params[j, 0], move_params[j, 1]
+                    r, s = move_params[j, 2], move_params[j, 3]
+                now = (out_code[k] & 1) != 0 and (
+                    in_numbers(a, b, d, e, f, kind, p, q, r, s)
+                    if kind < POLYGON
+                    else in_polygon(a, b, kind, p, rings, ring_starts, polygon_starts)
+                )
+                if now != was or (now and asks):
+                    out_reading[count], out_code[count] = i, now + 2 * was
+                    out_box[count], out_point[count] = box, other
+                    count += 1
         if point >= 0:
             positions[point, 0], positions[point, 1] = x, y
-            column, row = to_cells[i, 0], to_cells[i, 1]
+            if kinds is not None and len(vectors) > 0:
+                for k in range(3):
+                    vectors[point, k] = to_vectors[i, k]
+            column, row = to_squares[i, 0], to_squares[i, 1]
             place = row * columns + column if column >= 0 else -1
-            point_cells[point, 0], point_cells[point, 1] = column, row
+            point_squares[point, 0], point_squares[point, 1] = column, row
             if place != point_place[point]:
                 _unlink(point, point_head, point_after, point_before, point_place)
                 _link(point, place, point_head, point_after, point_before, point_place)
         for j in range(move_starts[i], move_starts[i + 1]):
-            box = move_boxes[j]
-            if box_cells[box, 0] <= box_cells[box, 2]:
-                held[
-                    _level_of(
-                        box_cells[box, 0], box_cells[box, 1], box_cells[box, 2], box_cells[box, 3]
-                    )
-                ] -= 1
-            place = -1
-            for k in range(4):
-                regions[box, k] = move_to[j, k]
-                box_cells[box, k] = move_cells[j, k]
-            left, low, right, high = (
-                box_cells[box, 0], box_cells[box, 1], box_cells[box, 2], box_cells[box, 3],
+            _move_box(
+                move_boxes[j], j, regions, move_to, move_squares, box_head, box_after, box_before,
+                box_place, box_squares, levels, held, kinds, params, move_kinds, move_params,
             )  # fmt: skip
-            if left <= right:
-                level = _level_of(left, low, right, high)
-                place = levels[level, 0] + (low >> level) * levels[level, 1] + (left >> level)
-                held[level] += 1
-            if place != box_place[box]:
-                _unlink(box, box_head, box_after, box_before, box_place)
-                _link(box, place, box_head, box_after, box_before, box_place)
+    return len(slots), count
+
+
+@njit(nogil=True, cache=True)
+def _run_visits(
+    regions, slots, to, move_starts, move_boxes, move_to,
+    kinds, params, move_kinds, move_params, rings, ring_starts, polygon_starts,
+    vectors, to_vectors, to_squares, move_squares,
+    box_head, box_after, box_before, box_place, box_squares,
+    levels, held, first, out_reading, out_box, out_point, out_code,
+):  # fmt: skip
+    """The same for visitors: moves boxes, and then finds the shapes that hold the visitor.
+
+    Moves that are made again leave all as it is, so that a reading can be taken again.
+    """
+    count, capacity = 0, len(out_box)
+    for i in range(first, len(slots)):
+        start, point = count, slots[i]
+        for j in range(move_starts[i], move_starts[i + 1]):
+            _move_box(
+                move_boxes[j], j, regions, move_to, move_squares, box_head, box_after, box_before,
+                box_place, box_squares, levels, held, kinds, params, move_kinds, move_params,
+            )  # fmt: skip
+        if point < 0 or to_squares[i, 0] < 0:
+            continue
+        x, y, d, e, f = to[i, 0], to[i, 1], np.nan, np.nan, np.nan
+        if kinds is not None and len(to_vectors) > 0:
+            d, e, f = to_vectors[i, 0], to_vectors[i, 1], to_vectors[i, 2]
+        for level in range(len(levels)):
+            if held[level] == 0:
+                continue
+            right, top = to_squares[i, 0] >> level, to_squares[i, 1] >> level
+            for row in range(max(0, top - SPAN), top + 1):
+                for column in range(max(0, right - SPAN), right + 1):
+                    box = box_head[levels[level, 0] + row * levels[level, 1] + column]
+                    while box >= 0:
+                        now = (x >= regions[box, 0]) & (x <= regions[box, 2])
+                        now &= (y >= regions[box, 1]) & (y <= regions[box, 3])
+                        if kinds is not None and now:
+                            p, q = params[box, 0], params[box, 1]
+                            r, s = params[box, 2], params[box, 3]
+                            if kinds[box] < POLYGON:
+                                now = in_numbers(x, y, d, e, f, kinds[box], p, q, r, s)
+                            else:
+                                now = in_polygon(
+                                    x, y, kinds[box], p, rings, ring_starts, polygon_starts
+                                )
+                        if now:
+                            if count >= capacity:
+                                return i, start
+                            out_reading[count], out_code[count] = i, 1
+                            out_box[count], out_point[count] = box, point
+                            count += 1
+                        box = box_after[box]
     return len(slots), count
 
 
 def match_progressive(
     positions: Floats,
     boxes: Floats,
-    modes: Bytes,
+    flags: Bytes,
     slots: Ints,
     to: Floats,
-    move_starts: NDArray[np.int64],
+    move_starts: Longs,
     move_boxes: Ints,
     move_to: Floats,
+    shapes: Shapes | None = None,
+    *,
+    visiting: bool = False,
 ) -> Events:
     """Take readings in order: each moves a point (or none: −1), and boxes at the same moment.
 
     `positions` (x, y) and `boxes` (x1, y1, x2, y2) become what they are after the last reading; NaN
     is absent. Reading i moves the point `slots[i]` to `to[i]`, and the boxes
-    `move_boxes[move_starts[i]:move_starts[i + 1]]` to those rows of `move_to`. What a reading
-    reports is what `match_bulk` reports with this point and these boxes as what changed.
+    `move_boxes[move_starts[i]:move_starts[i + 1]]` to those rows of `move_to`. It reports every
+    pair of which the point enters or leaves the box; and of those that stay, what the box's flags
+    ask for. `shapes` has the exact shapes, where the boxes only hold them.
+
+    Where points are `visiting`, each comes and vanishes with its reading, after the boxes of the
+    reading have moved: all shapes that hold it are reported, and `positions` is not looked at.
     """
     parts: list[Events] = []
+    if visiting:
+        positions = np.empty((0, 2))
+    vectors, to_vectors = _vectors_of(positions, shapes), _vectors_of(to, shapes)
     step = max(CHUNK, (len(positions) + len(boxes)) // 2)
     for first in range(0, len(slots), step):
         last = min(first + step, len(slots))
         low, high = move_starts[first], move_starts[last]
-        found = _run_chunk(
-            positions,
-            boxes,
-            modes,
-            slots[first:last],
-            to[first:last],
-            move_starts[first : last + 1] - low,
-            move_boxes[low:high],
-            move_to[low:high],
-        )
+        exact: tuple[NDArray[Any] | None, ...] = (None,) * 9
+        if shapes is not None:
+            taken = (shapes.move_kinds[low:high], shapes.move_params[low:high])
+            exact = (*shapes[:2], *taken, *shapes[4:], vectors, to_vectors[first:last])
+        readings = (slots[first:last], to[first:last], move_starts[first : last + 1] - low)
+        moves = (move_boxes[low:high], move_to[low:high])
+        found = _run_chunk(positions, boxes, flags, (*readings, *moves, *exact), visiting)
         parts += [part._replace(reading=part.reading + np.int32(first)) for part in found]
     if len(parts) == 1:
         return parts[0]
@@ -310,41 +430,45 @@ def match_progressive(
     return Events(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+def _vectors_of(points: Floats, shapes: Shapes | None) -> Floats:
+    """The unit vectors of points; none where no shape asks for them."""
+    kinds = () if shapes is None else (shapes.kinds, shapes.move_kinds)
+    chosen = points if any((some == SPHERE_CIRCLE).any() for some in kinds) else points[:0]
+    vectors: Floats = unit_vectors(chosen[:, 0], chosen[:, 1])
+    return vectors
+
+
 def _run_chunk(
-    positions: Floats,
-    boxes: Floats,
-    modes: Bytes,
-    slots: Ints,
-    to: Floats,
-    move_starts: NDArray[np.int64],
-    move_boxes: Ints,
-    move_to: Floats,
+    positions: Floats, boxes: Floats, flags: Bytes, given: tuple[Any, ...], visiting: bool
 ) -> list[Events]:
     """The events of readings that are taken with one grid."""
+    slots, to, _, move_boxes, move_to = given[:5]
     work = len(slots) * len(boxes) + len(move_boxes) * len(positions)
     grid = _grid_of(positions, boxes, to, work)
-    columns, rows = grid.columns.cells, grid.rows.cells
+    columns, rows = grid.columns.squares, grid.rows.squares
     levels, lists = [], 0
     for level in range(max(columns - 1, rows - 1).bit_length() + 1):
         wide, tall = ((columns - 1) >> level) + 1, ((rows - 1) >> level) + 1
         levels.append((lists, wide))
         lists += wide * tall
-    points = _empty_lists(grid.cells, _cells_of_points(positions, grid))
-    regions = _empty_lists(lists, _cells_of_boxes(boxes, grid))
-    shape, held = np.array(levels, np.int64), np.zeros(len(levels), np.int64)
+    points = _empty_lists(0 if visiting else grid.squares, _squares_of_points(positions, grid))
+    regions = _empty_lists(lists, _squares_of_boxes(boxes, grid))
+    shape, held = np.array(levels, np.int64), np.zeros(len(levels) + 1, np.int64)
     _link_all(points, regions, columns, shape, held)
-    given = (positions, boxes, modes, slots, to, move_starts, move_boxes, move_to)
-    cells = (_cells_of_points(to, grid), _cells_of_boxes(move_to, grid))
+    given += (_squares_of_points(to, grid), _squares_of_boxes(move_to, grid))
     stamps = np.full(len(boxes), -1, np.int64)
+    if visiting:
+        given = (boxes, *given, *regions, shape, held)
+    else:
+        given = (positions, boxes, flags, *given, *points, *regions, columns, shape, held, stamps)
     parts = []
     first, size = 0, max(1024, 4 * len(slots))
     while first < len(slots):
         ids = np.empty((3, size), np.int32)
         out = Events(ids[0], ids[1], ids[2], np.empty(size, np.uint8))
         start = first
-        first, count = _run(
-            *given, *cells, *points, *regions, columns, shape, held, stamps, first, *out
-        )
+        arguments = (*given, first, *out)
+        first, count = _run_visits(*arguments) if visiting else _run(*arguments)
         parts.append(
             Events(out.reading[:count], out.box[:count], out.point[:count], out.code[:count])
         )
@@ -354,17 +478,17 @@ def _run_chunk(
 
 
 def _grid_of(positions: Floats, boxes: Floats, to: Floats, work: int) -> Grid:
-    """A grid that fits where points are and go; a single cell where a grid is not worth it."""
+    """A grid that fits where points are and go; a single square where a grid is not worth it."""
     if work <= FEW * (len(positions) + len(boxes)):
         one = Axis(0.0, 0.0, 1, np.zeros(2), np.empty(0))
         return Grid(one, one)
     every = [np.arange(len(rows), dtype=np.int32) for rows in (positions, boxes, to)]
     sample = np.vstack([sample_rows(positions, every[0], 2), sample_rows(to, every[2], 2)])
     size = typical_size(boxes, every[1])
-    return choose_grid(sample, *size, max(len(positions), len(boxes)), square=True)
+    return choose_grid(sample, *size, max(len(positions), len(boxes)), linked=True)
 
 
-def _empty_lists(number: int, cells: Ints) -> Lists:
-    head = np.full(number, -1, np.int32)
-    after, before, place = (np.full(len(cells), -1, np.int32) for _ in range(3))
-    return Lists(head, after, before, place, cells)
+def _empty_lists(number: int, squares: Ints) -> Lists:
+    head = np.full(number + 1, -1, np.int32)
+    after, before, place = (np.full(len(squares) + 1, -1, np.int32) for _ in range(3))
+    return Lists(head, after, before, place, squares)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from place.kernels.grid import Floats, Ints, choose_grid, sample_rows
-from place.kernels.order import Pool, Sorted, sort_by_cell
-
-Bools = NDArray[np.bool_]
+from place.kernels.arrays import Bools, Floats, Ints
+from place.kernels.grid import choose_grid, sample_rows
+from place.kernels.order import Pool, Sorted, sort_by_square
 
 LOOSE, ABSENT = -1, -2
 """Where an element is kept that does not stand among the others: nowhere yet, or never."""
@@ -63,7 +61,7 @@ def _levels(boxes, chosen, unit_x, unit_y):
 
 
 class Standing:
-    """The elements of one side that stand still, in the order of their cells.
+    """The elements of one side that stand still, in the order of their squares.
 
     Boxes are sorted by their first corner in classes of like size, so that a point finds those
     that hold it within the reach of the class. It is no more than a cache of the rows: who changes
@@ -106,7 +104,7 @@ class Standing:
         first = 0
         for part, reach in [(chosen, size)] if self._width == 2 else _classes(rows, chosen):
             grid = choose_grid(sample_rows(rows, part, 2), *reach, len(part))
-            found = sort_by_cell(rows, part, grid, pool, self._rows[first : first + len(part)])
+            found = sort_by_square(rows, part, grid, pool, self._rows[first : first + len(part)])
             self._where[found.names] = np.arange(first, first + len(part), dtype=np.int32)
             first += len(part)
             self.classes.append((found, reach))

@@ -167,3 +167,11 @@ class Clocks:
         closed = [self._clocks[name].closed for name in streams]
         told = [instant for instant in closed if instant is not None]
         return min(told) if told and len(told) == len(closed) else None
+
+
+def ceil_all(times: NDArray[np.int64], period: int | None) -> NDArray[np.int64]:
+    """`ceil_to` of many: the instants at which readings of these times take effect."""
+    if period is None:
+        return times
+    ceiled: NDArray[np.int64] = -(-times // period) * period
+    return ceiled

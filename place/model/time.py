@@ -7,7 +7,7 @@ on every runtime.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from place.errors import PlaceError
 
@@ -75,9 +75,9 @@ def parse_duration(text: str) -> int:
     if clock and not clock[1]:
         return _bounded(_clock_microseconds(clock), text)
     total, position = 0, 0
-    for match in _PART.finditer(text):
+    while match := _PART.match(text, position):
         size = unit(match[2])
-        if match.start() != position or size is None:
+        if size is None:
             break
         total += scale(match[1], size)
         position = match.end()
@@ -137,14 +137,24 @@ def parse_timestamp(text: str) -> int:
     1000000
     """
     try:
-        moment = datetime.fromisoformat(text.strip())
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(microseconds=1)
+        return instant_of(datetime.fromisoformat(text.strip()))
     except (ValueError, OverflowError):
         raise TimeError(
             f"'{text}' is not a timestamp", hint="write for example '2026-01-31 12:00:00'"
         ) from None
+
+
+def instant_of(moment: date) -> int:
+    """The instant of a datetime, or of a date's midnight; without a time zone it is UTC.
+
+    >>> instant_of(date(1970, 1, 2)) == instant_of(datetime(1970, 1, 2, tzinfo=UTC)) == DAY
+    True
+    """
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def format_timestamp(instant: int) -> str:

@@ -2,15 +2,20 @@
 
 A value is a plain Python object: BIGINT an int of 64 bits, DOUBLE a finite float, STRING a str,
 BOOLEAN a bool, TIMESTAMP and INTERVAL an int of microseconds; NULL is None in every type. There
-is no NaN: where arithmetic has no finite value, the value is NULL.
+is no NaN: where arithmetic has no finite value, the value is NULL. What comes in may also be a
+datetime, a date, a Decimal, or what NumPy and pandas have for any of these.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from enum import Enum
 from typing import Any
+
+import numpy as np
 
 from place.errors import PlaceError
 from place.model.time import (
@@ -18,6 +23,7 @@ from place.model.time import (
     LATEST,
     format_interval,
     format_timestamp,
+    instant_of,
     parse_interval,
     parse_timestamp,
 )
@@ -75,6 +81,7 @@ def coerce(value: Any, kind: Type) -> Value:
     >>> coerce("2", Type.BIGINT), coerce(2, Type.DOUBLE), coerce(None, Type.STRING)
     (2, 2.0, None)
     """
+    value = plain(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     try:
@@ -82,13 +89,80 @@ def coerce(value: Any, kind: Type) -> Value:
     except (ValueError, OverflowError, PlaceError):
         result = None
     if result is None and kind is not Type.NULL:
-        raise ValueMismatch(f"{_shown(value)} is not a {kind.value}")
+        raise ValueMismatch(f"{shown(value)} is not a {kind.value}")
     return result
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+_PLAIN = frozenset({int, float, str, bool, type(None)})
+_FINER = ("ns", "ps", "fs", "as")
+
+
+def plain(value: Any) -> Any:
+    """What NumPy and pandas have for a value, as Python has it: None for NaT and NA.
+
+    >>> plain(np.float32(0.5)), plain(np.datetime64("2026-01-31")), plain(np.datetime64("NaT"))
+    (0.5, datetime.datetime(2026, 1, 31, 0, 0), None)
+    """
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _plain_time(value)
+    if isinstance(value, np.longdouble):
+        return float(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Decimal):
+        return math.nan if value.is_nan() else value
+    if isinstance(value, datetime):
+        if value != value:  # NaT of pandas
+            return None
+        fields = (value.year, value.month, value.day, value.hour, value.minute, value.second)
+        zone = value.tzinfo
+        return datetime(*fields, value.microsecond, zone, fold=value.fold)  # without nanoseconds
+    return None if type(value).__name__ == "NAType" else value
+
+
+def _plain_time(value: np.datetime64 | np.timedelta64) -> Any:
+    """A datetime or a timedelta; the value itself where Python's do not reach so far."""
+    if np.isnat(value):
+        return None
+    unit = np.datetime_data(value.dtype)[0]
+    if unit == "generic":
+        return value
+    found = value.astype(f"{value.dtype.kind}8[us]")
+    if unit not in _FINER and found.astype(value.dtype) != value:
+        return value
+    python = found.item()
+    return python if isinstance(python, datetime | timedelta) else value
+
+
+def shown(value: Any) -> str:
+    """A value for a message, in the same words whatever library it is of; cut where it is long.
+
+    >>> shown(np.int64(5)), shown(datetime(2026, 1, 31, 12)), shown(Decimal("2.50"))
+    ('5', '2026-01-31 12:00:00', '2.5')
+    """
+    try:
+        text = _written(plain(value))
+    except (ValueError, OverflowError):
+        # Python does not write integers of more than 4,300 digits
+        text = "an integer of more than 4,300 digits" if isinstance(value, int) else str(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, datetime):
+        return format_timestamp(instant_of(value))
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return format_interval(value // timedelta(microseconds=1))
+    if isinstance(value, Decimal):
+        text = str(value)
+        return text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
+    if isinstance(value, np.datetime64):
+        return str(value.astype("M8[s]")).replace("T", " ")
+    return repr(value[:100] if isinstance(value, str) else value)
 
 
 def _bigint(value: Any) -> int | None:
@@ -96,13 +170,15 @@ def _bigint(value: Any) -> int | None:
         value = int(value) if len(value) <= 40 and _is_plain(value) else None
     elif isinstance(value, float) and value.is_integer():
         value = int(value)
+    elif isinstance(value, Decimal) and value.is_finite() and value.adjusted() < 20:
+        value = int(value) if value == value.to_integral_value() else None
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if SMALLEST <= value <= LARGEST else None
 
 
 def _double(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     if isinstance(value, str) and not _is_plain(value):
         return None
@@ -129,7 +205,10 @@ def _string(value: Any) -> str | None:
 
 
 def _timestamp(value: Any) -> int | None:
-    instant = parse_timestamp(value) if isinstance(value, str) else _bigint(value)
+    if isinstance(value, date):
+        instant: int | None = instant_of(value)
+    else:
+        instant = parse_timestamp(value) if isinstance(value, str) else _bigint(value)
     return instant if instant is not None and EARLIEST <= instant <= LATEST else None
 
 

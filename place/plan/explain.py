@@ -21,15 +21,15 @@ from place.plan.logical import (
     Inside,
     Join,
     Knowledge,
-    Meet,
+    MeetRegions,
     NearestK,
     Node,
-    Pair,
+    PairPrevious,
     Plan,
     Project,
     Scan,
     Select,
-    Slide,
+    SlideWindow,
     inputs_of,
     spine,
 )
@@ -120,16 +120,20 @@ def explain(plan: Plan, observed: Observed | None = None) -> list[str]:
 
 
 def _keys(plan: Plan) -> dict[int, str]:
-    """What the counts on the edge above each node are called; of several joins only the last."""
+    """What the counts on the edge above each node are called; of several joins only the last.
+
+    The answer leaves the root, which is Distinct where there is one, and the projection otherwise.
+    """
     names: tuple[tuple[type, str], ...] = (
         (Scan, SCAN),
         (Inside, INSIDE),
-        (Meet, INSIDE),
+        (MeetRegions, INSIDE),
         (Select, SELECT),
         (Join, JOIN),
         (NearestK, CHOOSE),
-        (Slide, CHOOSE),
+        (SlideWindow, CHOOSE),
         (Group, GROUP),
+        (Distinct, ANSWER),
         (Project, ANSWER),
     )
     keys: dict[int, str] = {}
@@ -169,25 +173,25 @@ def _describe(plan: Plan, node: Node) -> str:
             return f"Select {show(condition)}"
         case Inside(area=area):
             return f"Inside {show_area(area, plan.query.space)}"
-        case Meet():
+        case MeetRegions():
             return "Meet objects with the regions of the query table"
-        case Pair():
+        case PairPrevious():
             return "Pair each reading with the one before"
         case Join(condition=condition):
             return f"Join {'every combination' if condition is None else show(condition)}"
         case NearestK(nearest=nearest):
             return f"Nearest {_show_nearest(nearest)}"
-        case Slide(window=window):
+        case SlideWindow(window=window):
             return f"Window {_show_window(window)}"
         case Group(groups=groups, aggregates=aggregates, having=having):
             by = f" by {', '.join(map(show, groups))}" if groups else ""
             functions = ", ".join(map(show_aggregate, aggregates)) or "groups"
             kept = f" having {show(having)}" if having is not None else ""
             return f"Aggregate {functions}{by}{kept}"
-        case Distinct():
-            return "Distinct"
         case Project(outputs=outputs):
             return f"Project {', '.join(output.name for output in outputs)}"
+        case Distinct():
+            return "Distinct"
 
 
 def _show_nearest(nearest: Nearest) -> str:

@@ -2,7 +2,8 @@
 
 At first it is the clauses in their order, which is what they mean; rules then move operators to
 where fewer rows reach them. kNN and windows stand above all filters and never move: what is near,
-or late, depends on what was left out before.
+or late, depends on what was left out before. DISTINCT speaks of the rows that the query outputs, so
+it stands above the projection, at the root.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class Meet:
+class MeetRegions:
     """Objects meet the regions of a query table."""
 
     table: QueryTable
@@ -50,8 +51,8 @@ class Meet:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Each object's last reading beside the one before it."""
+class PairPrevious:
+    """Each object's last reading stands beside the one before it."""
 
     input: Node
     previous: Node
@@ -73,8 +74,8 @@ class NearestK:
 
 
 @dataclass(frozen=True)
-class Slide:
-    """Readings of the last time, or the last so many."""
+class SlideWindow:
+    """Only the readings of the last time pass, or the last so many."""
 
     window: Window
     input: Node
@@ -89,17 +90,31 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Distinct:
-    input: Node
-
-
-@dataclass(frozen=True)
 class Project:
     outputs: tuple[Output, ...]
     input: Node
 
 
-Node = Scan | Select | Inside | Meet | Pair | Join | NearestK | Slide | Group | Distinct | Project
+@dataclass(frozen=True)
+class Distinct:
+    """Of equal rows of the answer only one passes."""
+
+    input: Node
+
+
+Node = (
+    Scan
+    | Select
+    | Inside
+    | MeetRegions
+    | PairPrevious
+    | Join
+    | NearestK
+    | SlideWindow
+    | Group
+    | Project
+    | Distinct
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +143,9 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan():
             return ()
-        case Meet(input=below, regions=other) | Pair(input=below, previous=other):
+        case MeetRegions(input=below, regions=other):
+            return below, other
+        case PairPrevious(input=below, previous=other):
             return below, other
         case Join(input=below, table=other):
             return below, other
@@ -162,14 +179,14 @@ def initial(query: Query) -> Node:
     node: Node = scans[query.subject]
     window = query.window
     table = query.query_table
+    # What the object meets or is paired with stands below the tables, wherever FROM names it.
     for i, source in enumerate(query.sources):
-        if i == query.subject:
-            continue
         if table is not None and i == table.source:
-            node = Meet(table, node, scans[i])
-        elif source.is_stream:
-            node = Pair(node, scans[i])
-        else:
+            node = MeetRegions(table, node, scans[i])
+        elif source.is_stream and i != query.subject:
+            node = PairPrevious(node, scans[i])
+    for i, source in enumerate(query.sources):
+        if not source.is_stream and i != query.subject and not (table and i == table.source):
             node = Join(None, node, scans[i])
     if query.where is not None:
         node = Select(query.where, node)
@@ -178,9 +195,8 @@ def initial(query: Query) -> Node:
     if query.nearest is not None:
         node = NearestK(query.nearest, node)
     if window is not None and not window.is_previous:
-        node = Slide(window, node)
+        node = SlideWindow(window, node)
     if query.groups is not None:
         node = Group(query.groups, query.aggregates, query.having, node)
-    if query.distinct:
-        node = Distinct(node)
-    return Project(query.outputs, node)
+    node = Project(query.outputs, node)
+    return Distinct(node) if query.distinct else node

@@ -12,9 +12,8 @@ import pyarrow as pa
 from place.engine.answers import Answers
 from place.engine.changes import Change, settle
 from place.engine.columns import Dictionary
-from place.engine.part import Part
-from place.engine.route import Matrix
-from place.engine.step import Found
+from place.engine.matrix import Matrix
+from place.engine.partial_answers import Found, PartialAnswer
 from place.engine.worker import PROBE, Segment, Told, Worker
 from place.model.delta import Answer, Delta
 from place.model.reading import Advance, Input, Reading
@@ -45,7 +44,7 @@ class LocalRuntime:
         self._journal = Journal(home) if home is not None else None
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in (matrix or Matrix()).places()]
-        self._answers = Answers(Dictionary(), merges=True)
+        self._answers = Answers(Dictionary())
         if self._journal is not None:
             replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
             if self._store.version() != self.catalog.version:  # killed before the journal had it
@@ -99,7 +98,7 @@ class LocalRuntime:
             seen = [worker.observed(query) for worker in self.workers]
             return Observed.together([*seen, self._answers.observed(query.name)])
         tables: dict[str, pa.Table] = {}
-        answers = Answers(Dictionary(), merges=True)
+        answers = Answers(Dictionary())
         found: list[Found] = []
         seen = []
         for worker in self.workers:
@@ -136,7 +135,7 @@ class LocalRuntime:
             for worker in self.workers
             for each in worker.probe(query, lambda name: table_of(self.catalog, name, tables))
         ]
-        changes = merge(found, Answers(Dictionary(), merges=True))
+        changes = merge(found, Answers(Dictionary()))
         return Counter(delta.row for change in settle(changes) for delta in change.deltas())
 
     def _take(self, inputs: Sequence[Input]) -> list[Delta]:
@@ -157,9 +156,9 @@ def plan_of(runtime: Runtime, query: Query) -> Plan:
 def merge(found: Iterable[Found], answers: Answers) -> list[Change]:
     """What cells have found, with the parts of answers that they hold together."""
     changes: list[Change] = []
-    parts: list[Part] = []
+    parts: list[PartialAnswer] = []
     for each in found:
-        if isinstance(each, Part):
+        if isinstance(each, PartialAnswer):
             parts.append(each)
         else:
             changes.append(each)

@@ -5,15 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from place.plan.expression import Expression, columns_of
-from place.plan.logical import Group, Join, Meet, Node, Pair, Plan, Project, Scan, Select, walk
+from place.plan.logical import (
+    Group,
+    Join,
+    MeetRegions,
+    Node,
+    PairPrevious,
+    Plan,
+    Project,
+    Scan,
+    Select,
+    walk,
+)
 
 
 def prune_columns(plan: Plan) -> Plan:
+    """The plan whose scans pass only their key, their position and the columns read above."""
     read: set[tuple[int, int]] = set()
     for node in walk(plan.root):
         for expression in _expressions(node, plan):
             read |= {(column.source, column.index) for column in columns_of(expression)}
-        if isinstance(node, Meet):
+        if isinstance(node, MeetRegions):
             read |= {(node.table.source, column) for column in node.table.columns}
     for scan in walk(plan.root):
         if isinstance(scan, Scan):
@@ -40,11 +52,11 @@ def _pruned(node: Node, read: set[tuple[int, int]]) -> Node:
     match node:
         case Scan(source=source):
             return replace(node, columns=tuple(sorted(i for s, i in read if s == source)))
-        case Meet():
+        case MeetRegions():
             return replace(
                 node, input=_pruned(node.input, read), regions=_pruned(node.regions, read)
             )
-        case Pair():
+        case PairPrevious():
             return replace(
                 node, input=_pruned(node.input, read), previous=_pruned(node.previous, read)
             )

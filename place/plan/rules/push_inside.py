@@ -8,6 +8,7 @@ from place.plan.logical import Inside, Join, Node, Plan, Scan, with_input
 
 
 def push_inside(plan: Plan) -> Plan:
+    """The plan with INSIDE below the joins that it stands on."""
     return replace(plan, root=_pushed(plan.root))
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from place.plan.expression import Expression, conjunction, conjuncts, sources_of
-from place.plan.logical import Join, Meet, Node, Plan, Scan, Select, walk, with_input
+from place.plan.logical import Join, MeetRegions, Node, Plan, Scan, Select, walk, with_input
 
 
 def push_selections(plan: Plan) -> Plan:
+    """The plan with each condition of WHERE as far down as it can be asked."""
     return replace(plan, root=_pushed(plan.root))
 
 
@@ -27,7 +28,7 @@ def _pushed(node: Node) -> Node:
 
 def _sink(node: Node, conditions: list[Expression]) -> Node:
     """The node with conditions as far below it, or at it, as they can be."""
-    if isinstance(node, Join | Meet):
+    if isinstance(node, Join | MeetRegions):
         other = node.table if isinstance(node, Join) else node.regions
         left, right = _sources(node.input), _sources(other)
         below = [c for c in conditions if sources_of(c) <= left]

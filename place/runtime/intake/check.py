@@ -23,11 +23,10 @@ from place.model.schema import Stream, find_column
 from place.model.segment import segment_schema
 from place.model.space import Space
 from place.model.time import format_timestamp, parse_timestamp
-from place.model.types import Type
+from place.model.types import Type, shown
 from place.plan.external import parse_columns
-from place.runtime.arrow import DISAPPEAR, OPERATIONS
 from place.runtime.intake.convert import Converted, Mask, convert, python_value
-from place.runtime.intake.values import is_infinite, is_nan, mismatch, shown
+from place.runtime.intake.values import EXPECTED, is_infinite, is_nan, mismatch
 
 FIRST_TIME = parse_timestamp("1900-01-01")
 LAST_TIME = parse_timestamp("2201-01-01") - 1
@@ -40,8 +39,17 @@ LONGEST_TEXT = 2_000
 Arrival: TypeAlias = int | pa.Array | None
 """When readings arrived, in microseconds: all at once, or each at its own time."""
 
+KEY_EXPECTED = "a reading with no key is of no object"
+POSITION_EXPECTED = "a reading needs a position: x and y are numbers, not NULL or NaN"
+DEGREES_EXPECTED = "x is the longitude and y the latitude, in degrees"
+OP_EXPECTED = "any other operation does not exist"
+
 SMALL_BATCH, LARGE_BATCH = 1 << 15, 1 << 20
 OP = "op"
+
+DISAPPEAR = "disappear"
+OPERATIONS = (DISAPPEAR, "reading", "", None)
+"""What a column `op` may say of a row."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,7 @@ class Examined:
     segment: pa.Table
     bad: npt.NDArray[np.intp]
     reason: Callable[[int], str]
+    expected: Callable[[int], str]
 
 
 def check_table(
@@ -231,8 +240,12 @@ def examine(
     ops: Converted | None,
     rows: int,
     arrival: Arrival,
+    *,
+    any_year: bool = False,
 ) -> Examined:
     """Judge rows by their columns; a column of None is the time of arrival.
+
+    With `any_year` a reading's time may be any TIMESTAMP.
 
     >>> examine(cars, [keys, x, y, None], None, 100, arrival=0).bad  # doctest: +SKIP
     """
@@ -241,6 +254,8 @@ def examine(
     judge = _Judge(stream, columns, rows)
     gone = judge.operations(ops) if ops is not None else None
     times = judge.values(arrival, gone)
+    if not any_year and stream.time is not None and columns[stream.time] is not None:
+        judge.years(times)
     bad = judge.bad()
     arrays = []
     for index, column in enumerate(columns):
@@ -252,8 +267,9 @@ def examine(
     schema = segment_schema(stream.columns)
     segment = pa.Table.from_arrays([*arrays, times, flags], schema=schema)
     if bad is None:
-        return Examined(segment, np.empty(0, np.intp), judge.reason)
-    return Examined(segment.filter(pa.array(~bad)), np.flatnonzero(bad), judge.reason)
+        return Examined(segment, np.empty(0, np.intp), judge.reason, judge.expected)
+    good = segment.filter(pa.array(~bad))
+    return Examined(good, np.flatnonzero(bad), judge.reason, judge.expected)
 
 
 class _Judge:
@@ -263,7 +279,7 @@ class _Judge:
         self.stream = stream
         self.columns = columns
         self.rows = rows
-        self._findings: list[tuple[Mask, Callable[[int], str]]] = []
+        self._findings: list[tuple[Mask, Callable[[int], str], str]] = []
 
     def operations(self, ops: Converted) -> Mask | None:
         """Which objects disappear; an operation that does not exist is a finding."""
@@ -276,7 +292,9 @@ class _Judge:
         places = codes.indices.fill_null(len(known)).to_numpy()
         wrong = unknown[places] if ops.bad is None else unknown[places] | ops.bad
         self._find(
-            wrong, lambda row: f"unknown op {shown(ops.raw(row))}: write '{DISAPPEAR}', or nothing"
+            wrong,
+            lambda row: f"unknown op {shown(ops.raw(row))}: write '{DISAPPEAR}', or nothing",
+            OP_EXPECTED,
         )
         gone = leaves[places]
         return gone if gone.any() else None
@@ -288,11 +306,12 @@ class _Judge:
             if column is not None and column.bad is not None:
                 # of an object that disappears only the key and the time count
                 counts = index in (stream.key, stream.time)
-                self._find(column.bad if counts else _but(column.bad, gone), self._misfit(index))
-        self._absent(stream.key, None, "the key is missing")
+                bad = column.bad if counts else _but(column.bad, gone)
+                self._find(bad, self._misfit(index), EXPECTED[stream.columns[index].type])
+        self._absent(stream.key, None, "the key is missing", KEY_EXPECTED)
         if stream.x is not None and stream.y is not None:
             for index in (stream.x, stream.y):
-                self._absent(index, gone, "the position is missing")
+                self._absent(index, gone, "the position is missing", POSITION_EXPECTED)
             if stream.space is Space.WGS84:
                 self._degrees(stream.y, 90, "latitude", gone)
                 self._degrees(stream.x, 180, "longitude", gone)
@@ -301,22 +320,25 @@ class _Judge:
             each = isinstance(arrival, pa.Array)
             return arrival if each else pa.array(np.full(self.rows, arrival, np.int64))
         assert stream.time is not None
-        self._absent(stream.time, None, "the time is missing")
-        self._years(column.array)
+        self._absent(stream.time, None, "the time is missing", EXPECTED[Type.TIMESTAMP])
         return column.array
 
     def bad(self) -> Mask | None:
         if not self._findings:
             return None
-        bad: Mask = np.logical_or.reduce([mask for mask, _ in self._findings])
+        bad: Mask = np.logical_or.reduce([mask for mask, *_ in self._findings])
         return bad
 
     def reason(self, row: int) -> str:
-        return next(reason(row) for mask, reason in self._findings if mask[row])
+        return next(reason(row) for mask, reason, _ in self._findings if mask[row])
 
-    def _find(self, mask: Mask, reason: Callable[[int], str]) -> None:
+    def expected(self, row: int) -> str:
+        """What should have stood there instead."""
+        return next(expected for mask, _, expected in self._findings if mask[row])
+
+    def _find(self, mask: Mask, reason: Callable[[int], str], expected: str) -> None:
         if mask.any():
-            self._findings.append((mask, reason))
+            self._findings.append((mask, reason, expected))
 
     def _misfit(self, index: int) -> Callable[[int], str]:
         column, converted = self.stream.columns[index], self.columns[index]
@@ -330,12 +352,12 @@ class _Judge:
             elif index in positions and is_infinite(raw):
                 what = "the position is infinite"
             else:
-                what = mismatch(raw, column.type, timestamps_of(self.stream))
+                what = mismatch(raw, column.type, converted.timestamps)
             return f'column "{column.name}": {what}'
 
         return reason
 
-    def _absent(self, index: int, gone: Mask | None, what: str) -> None:
+    def _absent(self, index: int, gone: Mask | None, what: str, expected: str) -> None:
         column = self.columns[index]
         if column is None or not column.array.null_count:
             return
@@ -344,6 +366,7 @@ class _Judge:
         self._find(
             _but(column.array.is_null().to_numpy(zero_copy_only=False), gone),
             lambda row: f'column "{name}": {_as_nan(what) if is_nan(raw(row)) else what}',
+            expected,
         )
 
     def _degrees(self, index: int, limit: int, what: str, gone: Mask | None) -> None:
@@ -357,9 +380,11 @@ class _Judge:
                 lambda row: (
                     f'column "{name}": {what} {degrees[row]:g} is not between -{limit} and {limit}'
                 ),
+                DEGREES_EXPECTED,
             )
 
-    def _years(self, times: pa.Array) -> None:
+    def years(self, times: pa.Array) -> None:
+        """Judge whether the times of readings lie in years that a working clock shows."""
         instants = times.fill_null(FIRST_TIME).to_numpy()
         if len(instants) and (instants.min() < FIRST_TIME or instants.max() > LAST_TIME):
             assert self.stream.time is not None
@@ -370,6 +395,7 @@ class _Judge:
                     f'column "{name}": {format_timestamp(int(instants[row]))} is not in the'
                     " years 1900 to 2200"
                 ),
+                EXPECTED[Type.TIMESTAMP],
             )
 
 

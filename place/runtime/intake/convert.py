@@ -46,6 +46,8 @@ class Converted:
     array: pa.Array
     bad: Mask | None
     raw: Callable[[int], Any]
+    timestamps: str | None = None
+    """What the source writes timestamps as, if it says so."""
 
 
 def convert(values: pa.Array, kind: Type, timestamps: str | None = None) -> Converted:
@@ -56,11 +58,11 @@ def convert(values: pa.Array, kind: Type, timestamps: str | None = None) -> Conv
     if doubt is not None and doubt.any():
         array, wrong = _settled(plain, array, doubt, kind, timestamps)
         bad = wrong if bad is None else bad | wrong
-    return Converted(array, bad, lambda index: python_value(values[index]))
+    return Converted(array, bad, lambda index: python_value(values[index]), timestamps)
 
 
 def convert_objects(values: list[Any], kind: Type, timestamps: str | None = None) -> Converted:
-    """The same of Python's values, as JSON gives them, of any types mixed."""
+    """The same of Python's values, as JSON and whoever pushes give them, of any types mixed."""
     native = _NATIVE.get(kind)
     stored: pa.DataType = ARROW[kind]
     if kind is Type.TIMESTAMP and all(type(value) is str for value in values if value is not None):
@@ -82,7 +84,7 @@ def convert_objects(values: list[Any], kind: Type, timestamps: str | None = None
         array, bad = converted.array, converted.bad
     if wrong.any():
         bad = wrong if bad is None else bad | wrong
-    return Converted(array, bad, values.__getitem__)
+    return Converted(array, bad, values.__getitem__, timestamps)
 
 
 _NATIVE: dict[Type, type] = {
@@ -105,6 +107,8 @@ def python_value(scalar: pa.Scalar) -> Any:
     except UnicodeDecodeError:
         return scalar.as_buffer().to_pybytes()
     except (ValueError, OverflowError, KeyError):  # beyond the year 9999, or an unknown time zone
+        if pa.types.is_timestamp(kind):
+            return np.datetime64(scalar.value, scalar.type.unit)
         return getattr(scalar, "value", None)
 
 
@@ -222,6 +226,9 @@ def _bigints(values: pa.Array) -> Certain:
         return fitting.cast(pa.int64()), _flags(large.fill_null(False))
     if pa.types.is_integer(kind):
         return values.cast(pa.int64()), None
+    if pa.types.is_decimal(kind):
+        texts = values.cast(pa.string())
+        return _texts(pa.compute.replace_substring_regex(texts, r"\.0+$", ""), _BIGINT, pa.int64())
     if not pa.types.is_floating(kind):
         return _doubtful(values, Type.BIGINT)
     numbers = _numbers(values)
@@ -235,9 +242,9 @@ def _doubles(values: pa.Array) -> Certain:
     doubt: Mask | None = None
     if pa.types.is_string(kind):
         values, doubt = _texts(values, _DOUBLE, pa.float64())
-    elif not any(
-        test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    ):
+    elif pa.types.is_decimal(kind):
+        values = values.cast(pa.string()).cast(pa.float64())  # which alone is to the last bit
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return _doubtful(values, Type.DOUBLE)
     numbers = _numbers(values)
     finite = np.isfinite(numbers)

@@ -232,7 +232,7 @@ class CsvReader:
     def _examine_texts(self, lines: pa.Array) -> Examined:
         """Judge lines of which each is sure to be one row."""
         if len(lines) == 0:
-            return Examined(empty_segment(self.stream), np.empty(0, np.intp), str)
+            return Examined(empty_segment(self.stream), np.empty(0, np.intp), str, str)
         types = {str(place): pa.string() for place in self.layout.needed}
         table = self._parse(lines.buffers()[2], types).combine_chunks()
         if table.num_rows != len(lines):

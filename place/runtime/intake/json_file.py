@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,7 @@ class ObjectReader:
             absent = pa.array([self._keys_of(tuple(members))[time] is None for members in objects])
             given = converted[time]
             filled = pa.compute.if_else(absent, arrival, given.array)
-            converted[time] = Converted(filled, given.bad, given.raw)
+            converted[time] = replace(given, array=filled)
         return converted[:count], ops
 
     def _keys_of(self, shape: tuple[str, ...]) -> list[str | None]:

@@ -1,21 +1,34 @@
 """One value of a source as a value of the model: what it means, and why it does not fit.
 
-The meaning is `coerce`'s, which knows Python's own values. On top of it decimals are numbers, and
-the option `timestamps` of a source says what a TIMESTAMP is written as.
+The meaning is `coerce`'s, which knows the values of Python, NumPy and pandas. On top of it bytes
+are texts in UTF-8, and the option `timestamps` of a source says what a TIMESTAMP is written as.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from place.model.time import MILLISECOND, SECOND
-from place.model.types import LARGEST, SMALLEST, Type, Value, ValueMismatch, coerce
+from place.model.types import LARGEST, SMALLEST, Type, Value, ValueMismatch, coerce, plain, shown
 
 SCALES = {"seconds": SECOND, "milliseconds": MILLISECOND, "microseconds": 1}
 """How many microseconds a number is, by the option `timestamps`."""
+
+EXPECTED = {
+    Type.BIGINT: "a BIGINT is a whole number of 64 bits",
+    Type.DOUBLE: "a DOUBLE is a finite number",
+    Type.STRING: "a STRING is a text",
+    Type.BOOLEAN: "a BOOLEAN is true or false",
+    Type.TIMESTAMP: (
+        "a TIMESTAMP is a datetime, a date, a text like '2026-01-31 12:00:00',"
+        " or microseconds since 1970"
+    ),
+}
+"""What a column takes, for whoever sent something else."""
 
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?\s*")
 
@@ -25,16 +38,25 @@ def settle(value: Any, kind: Type, timestamps: str | None = None) -> Value:
 
     Without `timestamps` a text is ISO 8601, never a plain number, and a number counts
     microseconds. With 'iso' only texts are timestamps. With a unit, texts and numbers count that
-    unit since 1970; seconds and milliseconds may have a fraction.
+    unit since 1970; seconds and milliseconds may have a fraction. Datetimes and dates are taken
+    as they are.
 
     >>> settle("1.5", Type.TIMESTAMP, "seconds"), settle("1970-01-01 00:00:01", Type.TIMESTAMP)
     (1500000, 1000000)
     """
-    if isinstance(value, Decimal):
-        value = int(value) if value == value.to_integral_value() else float(value)
+    value = plain(value)
+    if isinstance(value, bytes):
+        value = _decoded(value)
     if isinstance(value, str) and not fits_arrow(value):
         raise ValueMismatch(f"{shown(value)} holds half a letter")
     return _instant(value, timestamps) if kind is Type.TIMESTAMP else coerce(value, kind)
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueMismatch("invalid UTF-8") from None
 
 
 def fits_arrow(value: Any) -> bool:
@@ -47,6 +69,8 @@ def fits_arrow(value: Any) -> bool:
 
 
 def _instant(value: Any, timestamps: str | None) -> Value:
+    if isinstance(value, date):
+        return coerce(value, Type.TIMESTAMP)
     if isinstance(value, str) and timestamps is None and _NUMBER.fullmatch(value):
         raise ValueMismatch(
             f"{shown(value)} is not a TIMESTAMP: it is a number, and no option timestamps says what"
@@ -67,8 +91,11 @@ def _instant(value: Any, timestamps: str | None) -> Value:
 
 
 def _scaled(number: Any, scale: int) -> Any:
-    if scale == 1 or type(number) not in (int, float):
+    if scale == 1 or type(number) not in (int, float, Decimal):
         return number
+    if isinstance(number, Decimal):
+        is_whole = number.is_finite() and number.adjusted() < 20 and number % 1 == 0
+        number = int(number) if is_whole else float(number)
     if isinstance(number, int):
         return number * scale
     if not math.isfinite(number):
@@ -83,8 +110,12 @@ def mismatch(value: Any, kind: Type, timestamps: str | None = None) -> str:
     >>> mismatch("fast", Type.DOUBLE), mismatch(2**70, Type.BIGINT)
     ("'fast' is not a DOUBLE", '1180591620717411303424 is too large for a BIGINT')
     """
+    value = plain(value)
     if isinstance(value, bytes):
-        return "invalid UTF-8"
+        try:
+            value = _decoded(value)
+        except ValueMismatch as error:
+            return error.message
     if kind.is_numeric and _is_too_large(value, kind):
         return f"{shown(value)} is too large for a {kind.value}"
     try:
@@ -94,15 +125,6 @@ def mismatch(value: Any, kind: Type, timestamps: str | None = None) -> str:
     return f"{shown(value)} is not a {kind.value}"
 
 
-def shown(value: Any) -> str:
-    """A value for a message, cut where it is long."""
-    try:
-        text = repr(value[:100] if isinstance(value, str) else value)
-    except ValueError:  # Python does not write integers of more than 4,300 digits
-        text = "an integer of more than 4,300 digits"
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
 def is_nan(value: Any) -> bool:
     """Whether a number, or the text of one, is NaN."""
     return math.isnan(_number(value) or 0.0)
@@ -110,6 +132,8 @@ def is_nan(value: Any) -> bool:
 
 def is_infinite(value: Any) -> bool:
     """Whether a number, or the text of one, is infinite as such, not by its many digits."""
+    if isinstance(value, Decimal):
+        return value.is_infinite()
     if isinstance(value, int) or (isinstance(value, str) and any(map(str.isdigit, value))):
         return False
     return math.isinf(_number(value) or 0.0)
@@ -126,6 +150,7 @@ def _is_too_large(value: Any, kind: Type) -> bool:
 
 
 def _number(value: Any) -> float | None:
+    value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     if isinstance(value, str) and (not value.isascii() or "_" in value):

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from place.engine.answers import Answers, is_merged
+from place.engine.answers import Answers
 from place.engine.changes import Change, settle
 from place.engine.columns import Dictionary
-from place.engine.part import Part
-from place.engine.plans import has_upper, make_upper
-from place.engine.route import Matrix
+from place.engine.compile import compile_query
+from place.engine.matrix import Matrix
+from place.engine.partial_answers import PartialAnswer, is_merged
 from place.engine.worker import PROBE
 from place.model.types import Row
 from place.plan.catalog import Catalog
@@ -38,27 +38,25 @@ class Merger:
 
     def forget(self) -> None:
         """Know nothing."""
-        self._answers = Answers(Dictionary(), merges=True)
+        self._answers = Answers(Dictionary())
 
     def merged(self, catalog: Catalog) -> list[Query]:
         """The queries of a catalog whose answers several cells hold together."""
         return [
             query
             for query in catalog.queries.values()
-            if has_upper(query) and is_merged(make_upper(query), self._matrix)
+            if is_merged(compile_query(query, Dictionary()).shape, self._matrix)
         ]
 
     def know(self, query: Query, found: Sequence[bytes]) -> None:
         """Take over what cells have told of a query that was asked."""
-        upper = make_upper(query)
-        parts = [replace(part, upper=upper) for part in _asked(query, found)]
-        self._answers.take(parts)
+        self._answers.take([_named(part, query) for part in _asked(query, found)])
 
     def take(
         self, storage: Storage, files: Sequence[str], queries: Mapping[str, Query]
     ) -> list[Change]:
         """What the parts in these files change."""
-        parts: list[Part] = []
+        parts: list[PartialAnswer] = []
         for file in sorted(files):
             with storage.open(file) as source:
                 parts += read_parts(source, queries)
@@ -68,17 +66,22 @@ class Merger:
         """What has passed through the answer of a query, or through one that was asked."""
         if not found:
             return self._answers.observed(query.name)
-        answers = Answers(Dictionary(), merges=True)
+        answers = Answers(Dictionary())
         answers.take(_asked(query, found))
         return answers.observed(PROBE)
 
 
 def merged_rows(query: Query, found: Sequence[bytes]) -> list[Row]:
     """The answer of a query that was asked, from the parts of the cells."""
-    changes = Answers(Dictionary(), merges=True).take(_asked(query, found))
+    changes = Answers(Dictionary()).take(_asked(query, found))
     return [delta.row for change in settle(changes) for delta in change.deltas()]
 
 
-def _asked(query: Query, found: Sequence[bytes]) -> list[Part]:
+def _asked(query: Query, found: Sequence[bytes]) -> list[PartialAnswer]:
     queries = {PROBE: replace(query, name=PROBE), query.name: query}
     return [part for content in found for part in read_parts(pa.BufferReader(content), queries)]
+
+
+def _named(part: PartialAnswer, query: Query) -> PartialAnswer:
+    """A part that was asked for, as that of the query that is registered."""
+    return replace(part, queries=tuple(query for _ in part.queries))

@@ -9,82 +9,85 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.columns import Columns, Dictionary
-from place.engine.part import Flow, Part
-from place.engine.plans import UpperPlan, make_upper
+from place.engine.compile import QueryShape, compile_query
+from place.engine.flow import NONE, Flow, Marks
+from place.engine.operator_specs import FirstSpec
+from place.engine.operators.k_nearest import nearest_ranks
+from place.engine.partial_answers import PartialAnswer
+from place.engine.tick_readings import reading_ranks
 from place.model.schema import Column
-from place.model.types import Type
 from place.plan.query import Query
 from place.runtime.durable.pack import read_facts, read_tables, write_tables
 
 
-def write_parts(out: pa.NativeFile, parts: Sequence[Part]) -> None:
+def write_parts(out: pa.NativeFile, parts: Sequence[PartialAnswer]) -> None:
     """Write parts in their order."""
     tables: dict[str, pa.Table] = {}
     facts: list[dict[str, Any]] = []
     for number, part in enumerate(parts):
         if len(part.flow):
-            tables[str(number)] = _table(part.flow)
-        facts.append(
-            {
-                "query": part.query.name,
-                "instant": part.instant,
-                "present": part.present,
-                "ends": part.ends,
-                "stage": part.stage,
-            }
-        )
+            tables[f"{number}/rows"] = _rows(part.flow)
+        if len(part.flow.marks):
+            marks = part.flow.marks
+            columns = (marks.queries, marks.instants, marks.signs)
+            tables[f"{number}/marks"] = _table([pa.array(column) for column in columns])
+        names = [query.name for query in part.queries]
+        facts.append({"queries": names, "stage": part.stage, "ended": list(part.ended)})
     write_tables(out, tables, {"parts": facts})
 
 
-def read_parts(source: pa.NativeFile, queries: Mapping[str, Query]) -> list[Part]:
+def read_parts(source: pa.NativeFile, queries: Mapping[str, Query]) -> list[PartialAnswer]:
     """The parts of a file, of queries that are known by name."""
     _, facts = read_facts(source)
     tables = read_tables(source)
     dictionary = Dictionary()
-    uppers: dict[str, UpperPlan] = {}
-    parts: list[Part] = []
+    parts: list[PartialAnswer] = []
     for number, fact in enumerate(facts["parts"]):
-        name = fact["query"]
-        if name not in uppers:
-            uppers[name] = make_upper(queries[name])
-        flow = Flow(np.empty(0, np.int64), ())
-        if str(number) in tables:
-            flow = _flow(uppers[name], tables[str(number)], dictionary)
-        parts.append(
-            Part(uppers[name], fact["instant"], flow, fact["present"], fact["ends"], fact["stage"])
-        )
+        asked = tuple(queries[name] for name in fact["queries"])
+        marks = Marks(NONE, NONE, NONE)
+        if f"{number}/marks" in tables:
+            marks = Marks(*(c.to_numpy() for c in tables[f"{number}/marks"].columns))
+        flow = Flow.of_marks(marks)
+        if f"{number}/rows" in tables:
+            shape = compile_query(asked[0], dictionary).shape
+            flow = _flow(shape, tables[f"{number}/rows"], marks, dictionary)
+        parts.append(PartialAnswer(asked, flow, fact["stage"], tuple(fact["ended"])))
     return parts
 
 
-def _table(flow: Flow) -> pa.Table:
-    arrays = [pa.array(flow.weights)]
+def _rows(flow: Flow) -> pa.Table:
+    arrays = [pa.array(column) for column in (flow.queries, flow.instants, flow.weights)]
     for rows in (*flow.sources, flow.ranks):
         if rows is not None:
             arrays += [rows.array(i, slice(None)) for i in range(len(rows.columns))]
+    return _table(arrays)
+
+
+def _table(arrays: list[pa.Array]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
 
 
-def _flow(upper: UpperPlan, table: pa.Table, dictionary: Dictionary) -> Flow:
+def _flow(shape: QueryShape, table: pa.Table, marks: Marks, dictionary: Dictionary) -> Flow:
     arrays = [column.combine_chunks() for column in table.columns]
     sides = [
-        tuple(source.relation.columns[i] for i in needed)
-        for source, needed in zip(upper.asked.sources, upper.needed, strict=True)
+        tuple(relation.columns[i] for i in needed)
+        for relation, needed in zip(shape.sources, shape.needed, strict=True)
     ]
-    if upper.has_order:
-        sides.append(_ranks(upper.asked))
+    ranks = _ranks(shape)
     rows: list[Columns] = []
-    at = 1
-    for columns in sides:
+    at = 3
+    for columns in (*sides, ranks):
         rows.append(Columns.from_arrow(columns, dictionary, arrays[at : at + len(columns)]))
         at += len(columns)
-    ranks = rows.pop() if upper.has_order else None
-    return Flow(arrays[0].to_numpy(), tuple(rows), ranks)
+    chosen = rows.pop() if ranks else None
+    queries, instants, weights = (np.asarray(array.to_numpy()) for array in arrays[:3])
+    return Flow(queries, instants, weights, tuple(rows[: len(sides)]), chosen, marks)
 
 
-def _ranks(query: Query) -> tuple[Column, ...]:
+def _ranks(shape: QueryShape) -> tuple[Column, ...]:
     """The columns by which the first of all rows are chosen."""
-    relation = query.sources[query.subject].relation
-    key = relation.columns[relation.key]
-    if query.nearest is not None:
-        return Column("measure", Type.DOUBLE), key, Column("number", Type.BIGINT)
-    return Column("time", Type.BIGINT), Column("key", key.type)
+    relation = shape.sources[shape.subject]
+    for step in shape.upper:
+        if isinstance(step, FirstSpec):
+            return reading_ranks(relation) if step.latest else nearest_ranks(relation)
+    return ()

@@ -22,7 +22,7 @@ from pyspark import RDD, Broadcast
 from pyspark.sql import SparkSession
 
 from place.engine.changes import settle
-from place.engine.route import Matrix
+from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, InternalError, PlaceError
 from place.model.types import Row
 from place.plan.catalog import Catalog
@@ -150,7 +150,7 @@ class Pipeline:
     # One tick
 
     def tick(self, catalog: Catalog, entry: Entry) -> Manifest:
-        """Run a tick and commit it; whoever is told of commits is told."""
+        """Run a tick, commit it, and call everyone who waits for commits."""
         with self._lock:
             began = time.perf_counter()
             previous = self.last
@@ -492,6 +492,6 @@ def _said(text: str) -> PlaceError:
         if "No space left on device" in line:
             return StorageFull("no space left on the disk", hint="free some space and start again")
     # What Python raised stands at the start of a line, with its name; the rest is where it was.
-    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b.*: ", line)]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b.*: ", line[:1000])]
     told = raised[-1] if raised else lines[0] if lines else "Spark does not say why"
     return ConfigurationError(f"the tick failed: {told}")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from place.engine.state import TEXTS, subjects_of
+from place.engine.checkpoint import TEXTS, subjects_of
 from place.errors import ConfigurationError
 from place.model.schema import Stream, find_column
 from place.model.types import Type

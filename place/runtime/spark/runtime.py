@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from place.engine.route import Matrix
+from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, PlaceError
 from place.model.delta import Answer, Delta
 from place.model.reading import Input

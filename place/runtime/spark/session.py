@@ -18,7 +18,7 @@ import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from place.engine.route import Matrix
+from place.engine.matrix import Matrix
 from place.errors import ConfigurationError
 from place.runtime.spark.java import keep_file, prepare_java
 

@@ -7,8 +7,12 @@ last tick in its memory only saves time.
 
 from __future__ import annotations
 
+import gc
+import itertools
 import re
+import sys
 import time
+import traceback
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,10 +23,9 @@ import pyarrow as pa
 import pyarrow.fs
 
 from place.engine.changes import Change, settle
-from place.engine.part import Part
-from place.engine.route import Matrix, Place
-from place.engine.state import load_worker, save_worker
-from place.engine.step import Found
+from place.engine.checkpoint import load_worker, save_worker
+from place.engine.matrix import Matrix, Place
+from place.engine.partial_answers import Found, PartialAnswer
 from place.engine.worker import Segment, TableOf, Told, Worker
 from place.model.reading import Advance
 from place.model.types import Row
@@ -43,6 +46,9 @@ from place.runtime.spark.parts import write_parts
 MOST_KEPT = 4
 """So many cells stay in the memory of a worker process, those used last."""
 
+_PRINT_EXCEPTION = traceback.print_exc
+_TASKS = itertools.count(1)
+"""The tasks of this process."""
 _KEPT: OrderedDict[tuple[str, str], tuple[str, Worker]] = OrderedDict()
 
 
@@ -255,7 +261,7 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
         found += worker.become(job.after.value, _tables(job.storage, job.after.value))
     found += worker.take(told)
     changes = [each for each in found if isinstance(each, Change)]
-    parts = [each for each in found if isinstance(each, Part)]
+    parts = [each for each in found if isinstance(each, PartialAnswer)]
     clock.lap("match")
     alone = job.matrix.rows * job.matrix.columns == 1
     settled = settle([change for change in changes if alone or change.is_settled])
@@ -291,6 +297,7 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
         result.quarantine, result.bad = (), {}
     _tell(worker, result)
     _keep(job.storage, result.cell, token, worker)
+    _spare_the_collector()
     return result
 
 
@@ -304,7 +311,7 @@ def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]
     answers: list[Probed] = []
     for query in queries:
         found = worker.probe(query, _tables(job.storage, worker.catalog))
-        parts = [each for each in found if isinstance(each, Part)]
+        parts = [each for each in found if isinstance(each, PartialAnswer)]
         changes = settle([each for each in found if isinstance(each, Change)])
         rows = [delta.row for change in changes for delta in change.deltas()]
         answers.append((rows, _packed(parts)))
@@ -318,25 +325,46 @@ def observe_cell(job: Job, place: Place, query: Query) -> tuple[Observed, bytes 
     """What has passed through the plan of a query in this cell; one that is not registered is
     asked, and its part is as `write_parts` has it."""
     worker = _resume(job, place)
-    parts: list[Part] = []
+    parts: list[PartialAnswer] = []
     if worker.catalog.queries.get(fold(query.name)) == query:
         seen = worker.observed(query)
     else:
         found, seen = worker.trial(query, _tables(job.storage, worker.catalog))
-        parts = [each for each in found if isinstance(each, Part)]
+        parts = [each for each in found if isinstance(each, PartialAnswer)]
     cell = cell_name(place)
     if cell in job.states:
         _keep(job.storage, cell, job.states[cell].token, worker)
     return seen, _packed(parts)
 
 
-def _packed(parts: Sequence[Part]) -> bytes | None:
+def _packed(parts: Sequence[PartialAnswer]) -> bytes | None:
     if not parts:
         return None
     out = pa.BufferOutputStream()
     write_parts(out, parts)
     content: bytes = out.getvalue().to_pybytes()
     return content
+
+
+def _spare_the_collector() -> None:
+    """Set what is there aside from garbage collection, now and then.
+
+    Spark's daemon collects garbage after every task, and looks at each object of the modules and
+    compiled kernels, which stay for good: that takes longer than a small tick. After tasks 1, 2, 4,
+    8 and so on of this process, what is there is taken to stay; what is let go of later is freed
+    all the same, unless it refers to itself.
+    """
+    number = next(_TASKS)
+    if number == 1:
+        traceback.print_exc = _print_but_for_broken_pipes
+    if number & (number - 1) == 0:
+        gc.freeze()
+
+
+def _print_but_for_broken_pipes(*arguments: Any, **options: Any) -> None:
+    """A worker that waits for a task when Spark stops finds its pipe broken: that is no news."""
+    if not isinstance(sys.exc_info()[1], BrokenPipeError):
+        _PRINT_EXCEPTION(*arguments, **options)
 
 
 def _resume(job: Job, place: Place) -> Worker:

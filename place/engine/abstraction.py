@@ -1,0 +1,59 @@
+"""Constants taken out of expressions, so that queries that differ only in these have one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from place.model.types import Type, Value
+from place.plan.expression import Column, Constant, Expression, In
+
+
+class Abstraction:
+    """Takes the constants out of expressions: they become columns of the source `width`."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.constants: list[Value] = []
+        self.kinds: list[Type] = []
+
+    def of(self, expression: Expression) -> Expression:
+        """The expression with columns in the place of its constants."""
+        if isinstance(expression, Constant):
+            if not _may_vary(expression):
+                return expression
+            self.constants.append(expression.value)
+            self.kinds.append(expression.type)
+            index = len(self.constants) - 1
+            return Column(self._width, index, expression.type, f"constant {index}")
+        if isinstance(expression, In):  # a list of constants is looked up as a whole
+            return replace(expression, operand=self.of(expression.operand))
+        return _with_children(expression, self.of)
+
+    def of_all(self, expressions: Sequence[Expression]) -> tuple[Expression, ...]:
+        return tuple(self.of(expression) for expression in expressions)
+
+
+VARYING = (Type.BIGINT, Type.DOUBLE, Type.STRING, Type.TIMESTAMP, Type.INTERVAL)
+
+
+def _may_vary(constant: Constant) -> bool:
+    value = constant.value
+    if value is None or constant.type not in VARYING:
+        return False
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+def _with_children(expression: Expression, make: Callable[[Expression], Expression]) -> Expression:
+    """The expression over what is made of those directly within it."""
+    changes: dict[str, Any] = {}
+    for name in ("left", "right", "operand", "pattern"):
+        child = getattr(expression, name, None)
+        if child is not None:
+            changes[name] = make(child)
+    for name in ("operands", "arguments"):
+        children = getattr(expression, name, None)
+        if children is not None:
+            changes[name] = tuple(make(child) for child in children)
+    return replace(expression, **changes) if changes else expression

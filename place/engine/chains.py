@@ -1,0 +1,201 @@
+"""The chains of a cell: one for each shape of queries, made when the first query of it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from place.engine.chain import Chain, Workshop
+from place.engine.columns import Columns, Dictionary
+from place.engine.compile import Compiled, QueryShape
+from place.engine.matrix import Matrix
+from place.engine.operator_specs import JoinSpec, NearestSpec, PreviousSpec
+from place.engine.operators.contract import NEVER, Operator
+from place.engine.operators.k_nearest import Among, Nearest
+from place.engine.partial_answers import is_merged
+from place.engine.stores import Stores
+from place.kernels.arrays import Longs
+from place.model.schema import Relation
+from place.plan.query import Query
+
+
+class Chains:
+    """Chains by their shape, and by the numbers of their queries."""
+
+    def __init__(
+        self, matrix: Matrix, stores: Stores, dictionary: Dictionary, threads: int
+    ) -> None:
+        self._matrix = matrix
+        self._stores = stores
+        self._dictionary = dictionary
+        self._threads = threads
+        self._chains: dict[QueryShape, Chain] = {}
+        self._chain_of: dict[int, Chain] = {}
+        self._candidates: dict[QueryShape, int] = {}
+        """The number under which the candidates of kNN queries of a shape are known."""
+        self._tables: dict[str, tuple[Relation, pa.Table]] = {}
+        self._partners: dict[tuple[str, tuple[int, ...]], Columns] = {}
+
+    def __iter__(self) -> Iterator[Chain]:
+        return iter(self._chains.values())
+
+    def of(self, number: int) -> Chain | None:
+        """The chain of a query; None if it is not in this cell's column."""
+        return self._chain_of.get(number)
+
+    # Queries come and go
+
+    def begin(self, number: int, compiled: Compiled, tables: Mapping[str, pa.Table]) -> bool:
+        """A query begins; is its chain a new one?"""
+        self._load_tables(compiled, tables)
+        chain = self._chains.get(compiled.shape)
+        is_new = chain is None
+        if chain is None:
+            chain = self._chains[compiled.shape] = self._made(compiled)
+        self._chain_of[number] = chain
+        chain.put(number, compiled.constants)
+        for operator in nearest_of(chain):
+            clause = compiled.asked.nearest
+            assert clause is not None
+            focal = -1 if clause.focal is None else self._stores.focal_number(clause.focal)
+            operator.put(number, clause, focal)
+        return is_new
+
+    def add_candidates(self, number: int, compiled: Compiled) -> None:
+        """The candidates of the kNN queries of a shape are known by a number of their own.
+
+        Their constants are those of any query of the shape, because they are part of it.
+        """
+        chain = self._chains[compiled.shape]
+        self._candidates[compiled.shape] = number
+        self._chain_of[number] = chain
+        chain.parameters.put(number, compiled.constants)
+
+    def candidates_of(self, number: int) -> int:
+        """The number by which the region join knows a query: that of its candidates, for kNN."""
+        chain = self._chain_of[number]
+        return self._candidates.get(chain.shape, number)
+
+    def forget(self, ended: list[int]) -> list[int]:
+        """Queries have ended; the numbers of candidates that nobody chooses from any more."""
+        gone: list[int] = []
+        for shape in {chain.shape for n in ended if (chain := self._chain_of.pop(n, None))}:
+            if not self._chains[shape].queries:
+                del self._chains[shape]
+                if shape in self._candidates:
+                    gone.append(self._candidates.pop(shape))
+        for number in gone:
+            self._chain_of.pop(number)
+        return gone
+
+    def forget_tables(self, read: set[str]) -> None:
+        """Let go of tables that nobody reads."""
+        self._tables = {name: rows for name, rows in self._tables.items() if name in read}
+        self._partners = {key: rows for key, rows in self._partners.items() if key[0] in read}
+
+    def _load_tables(self, compiled: Compiled, tables: Mapping[str, pa.Table]) -> None:
+        query = compiled.asked
+        joined = {
+            source
+            for spec in compiled.shape.lower
+            if isinstance(spec, JoinSpec)
+            for source, _, _ in spec.tables
+        }
+        for i, source in enumerate(query.sources):
+            if source.is_stream:
+                continue
+            name = source.relation.name
+            if i in joined:
+                self._tables.setdefault(name, (source.relation, tables[name]))
+            else:
+                is_regions = query.query_table is not None and query.query_table.source == i
+                self._stores.load_table(source.relation, tables[name], is_regions=is_regions)
+
+    def partner(self, name: str, needed: tuple[int, ...]) -> Columns:
+        """The rows of a table that is joined, kept once for all that need the same."""
+        key = (name, needed)
+        if key not in self._partners:
+            relation, rows = self._tables[name]
+            self._partners[key] = Columns.from_arrow(
+                tuple(relation.columns[i] for i in needed),
+                self._dictionary,
+                [rows.column(i) for i in needed],
+            )
+        return self._partners[key]
+
+    def _made(self, compiled: Compiled) -> Chain:
+        shape = compiled.shape
+        chain = Chain(shape, self._dictionary)
+        workshop = Workshop(
+            self._dictionary,
+            self.partner,
+            self._stores.subjects[compiled.subject],
+            lambda shape: self._nearest(shape, compiled),
+        )
+        chain.operators = workshop.lower(chain)
+        if not is_merged(shape, self._matrix):
+            chain.operators += workshop.upper(chain, merges=False)
+        return chain
+
+    def _nearest(self, shape: QueryShape, compiled: Compiled) -> Operator:
+        among = Among(
+            self._stores.subjects[compiled.subject],
+            shape.subject,
+            len(shape.needed),
+            shape.needed[shape.subject],
+            compiled.asked.space,
+            not compiled.has_regions,
+            is_merged(shape, self._matrix),
+            self._threads,
+        )
+        return Nearest(among, self._stores.focals)
+
+    # What is held
+
+    def next_expiry(self) -> int:
+        """The next instant at which something happens, if nothing else does."""
+        return min((chain.next_expiry() for chain in self), default=NEVER)
+
+    def contents(
+        self, asked: Callable[[Longs], tuple[Query, ...]]
+    ) -> list[tuple[list[str], pa.Table]]:
+        """What operators hold that does not follow from objects: the names of queries in the order
+        in which the first column counts them, and the rows."""
+        found = []
+        for chain in self:
+            table = chain.save()
+            if table is not None:
+                numbers = table.column(0).to_numpy()
+                known = np.unique(numbers)
+                names = [query.name for query in asked(known)]
+                places = pa.array(np.searchsorted(known, numbers))
+                found.append((names, table.set_column(0, "0", places)))
+        return found
+
+    def content(self, number: int) -> pa.Table | None:
+        """What the operators of one query hold; None if it is not in this cell's column."""
+        chain = self._chain_of.get(number)
+        table = None if chain is None else chain.save()
+        if table is None:
+            return None
+        return table.filter(pa.array(table.column(0).to_numpy() == number))
+
+    def reach_everywhere(self, stream: str) -> bool:
+        """Do queries need all objects of a stream? kNN does, and `WINDOW PREVIOUS`, which waits for
+        the next reading of everybody."""
+        return any(
+            chain.shape.sources[chain.shape.subject].name == stream
+            and any(isinstance(spec, PreviousSpec | NearestSpec) for spec in chain.shape.lower)
+            for chain in self
+        )
+
+    def nearest(self) -> list[Nearest]:
+        """All kNN operators."""
+        return [operator for chain in self for operator in nearest_of(chain)]
+
+
+def nearest_of(chain: Chain) -> list[Nearest]:
+    """The kNN operators of a chain."""
+    return [operator for operator in chain.operators if isinstance(operator, Nearest)]

@@ -1,0 +1,467 @@
+"""From the logical plan to what a cell runs: what a query asks of the region join, and the
+operators above it, node by node.
+
+Queries that differ only in their constants, in where their regions are, and in how many neighbours
+they ask for, have one shape. They share one chain of operators; their constants become columns of
+one source more than the query has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from place.engine.abstraction import Abstraction
+from place.engine.boxes import Box, boxes_of
+from place.engine.columns import Dictionary
+from place.engine.operator_specs import (
+    DistinctSpec,
+    FirstSpec,
+    GroupSpec,
+    JoinSpec,
+    NearestSpec,
+    PreviousSpec,
+    ProjectSpec,
+    Spec,
+    WindowSpec,
+)
+from place.errors import InternalError
+from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED
+from place.model.schema import Relation, Stream
+from place.model.shape import Rectangle, Shape
+from place.model.space import Space
+from place.model.types import Row, Type
+from place.plan.expression import (
+    Column,
+    Expression,
+    columns_of,
+    conjunction,
+    conjuncts,
+    sources_of,
+    substitute,
+)
+from place.plan.logical import (
+    Distinct,
+    Group,
+    Inside,
+    Join,
+    Knowledge,
+    MeetRegions,
+    NearestK,
+    PairPrevious,
+    Plan,
+    Project,
+    Scan,
+    Select,
+    SlideWindow,
+    spine,
+)
+from place.plan.planner import filters_first, has_choice, make_plan
+from place.plan.query import Around, Query, QueryTable
+
+Dimensions = tuple[int, ...]
+"""The columns that regions are found by: x and y, or up to two others; none where nothing helps."""
+Needed = tuple[tuple[int, ...], ...]
+"""Of each source, the columns that are read."""
+
+RECTANGULAR = (("x1", "y1", "x2", "y2"), ("focal", "xdist", "ydist"))
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What an object has to pass before it meets regions: a condition on its columns, and a row of
+    each table beside it, by the join of a shape."""
+
+    subject: int
+    condition: Expression | None
+    joins: JoinSpec | None
+    needed: tuple[int, ...]
+    kinds: tuple[Type, ...]
+    constants: Row
+
+
+class JoinKey(NamedTuple):
+    """Regions that are joined together: they meet the same relation by the same columns.
+
+    `readings` tells that they meet readings and not objects, `moves` that they may change within a
+    tick. `alone` is the number of a query whose regions share with no others, or −1.
+    """
+
+    subject: str
+    readings: bool
+    dimensions: Dimensions
+    moves: bool
+    space: Space
+    before: Filter | None = None
+    alone: str = ""
+
+
+class Condition(NamedTuple):
+    """A condition without its constants, over the columns that it needs of each source."""
+
+    expression: Expression
+    needed: Needed
+    kinds: tuple[Type, ...]
+
+
+@dataclass(frozen=True)
+class QueryShape:
+    """What queries have in common that one chain of operators serves."""
+
+    sources: tuple[Relation, ...]
+    subject: int
+    table: int | None
+    readings: bool
+    needed: Needed
+    lower: tuple[Spec, ...]
+    upper: tuple[Spec, ...]
+    kinds: tuple[Type, ...]
+    is_keyed: bool
+    candidates: Query | None = None
+    """Of kNN queries, the conditions by which they choose; those with the same share one search."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a cell makes of a query.
+
+    `boxes` are its attribute boxes, over which a query without a place is found; `checks_boxes`
+    tells that they have to be asked of candidates, `residual` is what no box can decide. `reads`
+    are the columns of the object that make a difference while it stays within the region.
+    """
+
+    asked: Query
+    shape: QueryShape
+    constants: Row
+    key: JoinKey
+    boxes: tuple[Box, ...]
+    checks_boxes: bool
+    residual: Condition | None
+    residual_constants: Row
+    reads: tuple[int, ...]
+    mode: int
+    filter: Filter
+    has_choice: bool
+    has_regions: bool
+
+    @property
+    def subject(self) -> str:
+        return self.key.subject
+
+    @property
+    def is_spatial(self) -> bool:
+        return self.asked.inside is not None or self.asked.query_table is not None
+
+    @property
+    def is_twice(self) -> bool:
+        """Has it an INSIDE of its own beside a query table?"""
+        return self.asked.inside is not None and self.asked.query_table is not None
+
+    @property
+    def filtered(self) -> tuple[int, ...]:
+        """The columns of the object that are asked for or told if INSIDE comes first."""
+        asked = () if self.filter.condition is None else columns_of(self.filter.condition)
+        mine = {c.index for c in asked if not _is_constant(self.asked, c)}
+        return tuple(sorted(mine | set(self.reads)))
+
+
+@dataclass
+class _Clauses:
+    """What the nodes of a plan say, in the form that operators need."""
+
+    conditions: list[Expression]
+    """Of the object, and of the region of a query table that it meets."""
+    join_conditions: list[Expression]
+    joined: list[int]
+    area: Shape | Around | None = None
+    table: QueryTable | None = None
+    previous: int | None = None
+    nearest: NearestK | None = None
+    window: SlideWindow | None = None
+    group: Group | None = None
+    project: Project | None = None
+    is_distinct: bool = False
+
+
+def _clauses_of(plan: Plan) -> _Clauses:
+    """Collect the nodes, from the scan of the subject to the top."""
+    found = _Clauses([], [], [])
+    for node in spine(plan.root):
+        match node:
+            case Select(condition=condition):
+                found.conditions += conjuncts(condition)
+            case Inside(area=area):
+                found.area = area
+            case MeetRegions(table=table):
+                found.table = table
+            case PairPrevious(previous=previous):
+                assert isinstance(previous, Scan)
+                found.previous = previous.source
+            case Join(condition=condition, table=below):
+                if isinstance(below, Select):
+                    found.join_conditions += conjuncts(below.condition)
+                    below = below.input
+                assert isinstance(below, Scan)
+                found.join_conditions += conjuncts(condition)
+                found.joined.append(below.source)
+            case NearestK():
+                found.nearest = node
+            case SlideWindow():
+                found.window = node
+            case Group():
+                found.group = node
+            case Project():
+                found.project = node
+            case Distinct():
+                found.is_distinct = True
+            case Scan():
+                pass
+    found.joined.sort()
+    return found
+
+
+def compile_query(
+    asked: Query, dictionary: Dictionary, knowledge: Knowledge | None = None
+) -> Compiled:
+    """What a cell makes of a query, by what is known about the rows that pass its filters."""
+    return compile_plan(make_plan(asked, knowledge), dictionary)
+
+
+def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
+    """What a cell makes of a plan."""
+    asked, clauses = plan.query, _clauses_of(plan)
+    width = len(asked.sources)
+    below = {asked.subject} | ({clauses.table.source} if clauses.table else set())
+    low = [c for c in clauses.conditions if sources_of(c) <= below]
+    high = [c for c in clauses.conditions if not sources_of(c) <= below]
+    high += clauses.join_conditions
+    readings = clauses.window is not None or clauses.previous is not None
+    shape, constants, joins = _shape_of(asked, clauses, high, width, readings)
+    alone = [c for c in low if sources_of(c) <= {asked.subject}]
+    semi = None if clauses.previous is not None else joins
+    passes = Filter(
+        asked.subject,
+        conjunction(alone),
+        semi,
+        shape.needed[asked.subject],
+        shape.kinds if semi is not None else (),
+        constants if semi is not None else (),
+    )
+    is_before = filters_first(plan) and clauses.table is None
+    left = None if is_before else conjunction(low)
+    relation = asked.sources[asked.subject].relation
+    found = boxes_of(left, asked.subject, dictionary)
+    spatial = clauses.area is not None or clauses.table is not None
+    twice = clauses.area is not None and clauses.table is not None
+    if spatial:
+        if relation.x is None or relation.y is None:
+            raise InternalError(f"{relation.name} has no positions, and the binder let it pass")
+        dimensions: Dimensions = (relation.x, relation.y)
+        indexed = found.boxes == ({},)
+    else:
+        dimensions = _best_dimensions(found.boxes)
+        # Of several boxes each only tells that an object may be in the region.
+        indexed = len(found.boxes) <= 1 and all(set(b) <= set(dimensions) for b in found.boxes)
+    told = {
+        Column(source, index, Type.NULL, "")
+        for source in below
+        for index in shape.needed[source]
+        if clauses.nearest is None or joins is not None
+    }
+    changing = any(not _is_constant(asked, column) for column in told)
+    read = {(c.source, c.index) for c in columns_of(left)} if left is not None else set()
+    read |= {(c.source, c.index) for c in told}
+    reads = {
+        i for s, i in read if s == asked.subject and not _is_constant(asked, _column(asked, s, i))
+    }
+    is_box = not spatial or (
+        asked.space is Space.PLANAR and not twice and not _is_round(asked, clauses)
+    )
+    is_simple = is_box and found.exact and indexed
+    residual: Condition | None = None
+    residual_constants: Row = ()
+    if not found.exact and left is not None:
+        residual, residual_constants = _condition(left, width)
+    is_open = clauses.nearest is not None and not spatial and left is None and joins is None
+    return Compiled(
+        asked=asked,
+        shape=shape,
+        constants=constants,
+        key=JoinKey(
+            relation.name,
+            readings,
+            dimensions,
+            _moves(asked, clauses),
+            asked.space if spatial else Space.PLANAR,
+            passes if is_before else None,
+            asked.name if twice else "",
+        ),
+        boxes=found.boxes,
+        checks_boxes=found.exact and not indexed,
+        residual=residual,
+        residual_constants=residual_constants,
+        reads=tuple(sorted(reads)),
+        mode=(WATCHED if changing else SIMPLE) if is_simple else TOUCHED,
+        filter=passes,
+        has_choice=asked.hint is None and clauses.table is None and has_choice(asked),
+        has_regions=not is_open,
+    )
+
+
+def _shape_of(
+    asked: Query, clauses: _Clauses, high: list[Expression], width: int, readings: bool
+) -> tuple[QueryShape, Row, JoinSpec | None]:
+    """The shape of a query, its constants, and the join with tables that it has, if any."""
+    assert clauses.project is not None
+    outputs = [output.expression for output in clauses.project.outputs]
+    read = list(high)
+    if clauses.group is None:
+        read += outputs
+    else:
+        read += clauses.group.groups
+        read += [a.argument for a in clauses.group.aggregates if a.argument is not None]
+    needed = _needed(asked, read)
+
+    def put(column: Column) -> Column:
+        return replace(column, index=needed[column.source].index(column.index))
+
+    constants = Abstraction(width)
+    joins = None
+    if high or clauses.joined:
+        conditions = constants.of_all([substitute(c, put) for c in high])
+        tables = tuple((i, asked.sources[i].relation.name, needed[i]) for i in clauses.joined)
+        joins = JoinSpec(conditions, tables, width)
+    lower: list[Spec] = []
+    has_order = clauses.nearest is not None or (
+        clauses.window is not None and clauses.window.window.rows is not None
+    )
+    if clauses.previous is not None:
+        lower.append(PreviousSpec(asked.subject, clauses.previous))
+    if joins is not None and has_order:
+        lower.append(replace(joins, only_qualifies=True))
+    if clauses.nearest is not None:
+        lower.append(NearestSpec(asked.subject))
+    if clauses.window is not None:
+        lower.append(WindowSpec(asked.subject, clauses.window.window))
+    if joins is not None:
+        lower.append(joins)
+    upper: list[Spec] = []
+    if has_order:
+        upper.append(FirstSpec(latest=clauses.nearest is None))
+    if clauses.group is not None:
+        keys = constants.of_all([substitute(key, put) for key in clauses.group.groups])
+        aggregates = tuple(
+            a
+            if a.argument is None
+            else replace(a, argument=constants.of(substitute(a.argument, put)))
+            for a in clauses.group.aggregates
+        )
+        having = None if clauses.group.having is None else constants.of(clauses.group.having)
+        upper.append(GroupSpec(keys, aggregates, having, width))
+    else:
+        outputs = [substitute(output, put) for output in outputs]
+    told = constants.of_all(outputs)
+    upper.append(ProjectSpec(tuple(zip(asked.names, told, strict=True))))
+    if clauses.is_distinct:
+        upper.append(DistinctSpec())
+    is_plain = not lower and len(upper) == 1
+    shape = QueryShape(
+        sources=tuple(source.relation for source in asked.sources),
+        subject=asked.subject,
+        table=clauses.table.source if clauses.table else None,
+        readings=readings,
+        needed=needed,
+        lower=tuple(lower),
+        upper=tuple(upper),
+        kinds=tuple(constants.kinds),
+        is_keyed=_is_keyed(asked) and (is_plain or (clauses.nearest is not None and not upper[2:])),
+        candidates=replace(asked, name="", nearest=None) if clauses.nearest else None,
+    )
+    return shape, tuple(constants.constants), joins
+
+
+def _needed(asked: Query, read: Sequence[Expression]) -> Needed:
+    """The columns of each source that pass up; the key of a source of which none is read."""
+    columns = {column for expression in read for column in columns_of(expression)}
+    return tuple(
+        tuple(sorted({column.index for column in columns if column.source == i}))
+        or (source.relation.key,)
+        for i, source in enumerate(asked.sources)
+    )
+
+
+def _condition(left: Expression, width: int) -> tuple[Condition, Row]:
+    """A condition over the columns that it reads, and its constants."""
+    columns = columns_of(left)
+    needed = tuple(
+        tuple(sorted({column.index for column in columns if column.source == i}))
+        for i in range(width)
+    )
+
+    def put(column: Column) -> Column:
+        return replace(column, index=needed[column.source].index(column.index))
+
+    constants = Abstraction(width)
+    expression = constants.of(substitute(left, put))
+    return Condition(expression, needed, tuple(constants.kinds)), tuple(constants.constants)
+
+
+def _moves(asked: Query, clauses: _Clauses) -> bool:
+    """May the regions of a query change within a tick?"""
+    if isinstance(clauses.area, Around):
+        return True
+    table = clauses.table
+    if table is None:
+        return False
+    return table.focal_stream is not None or asked.sources[table.source].is_stream
+
+
+def _column(asked: Query, source: int, index: int) -> Column:
+    relation = asked.sources[source].relation
+    return Column(source, index, relation.columns[index].type, relation.columns[index].name)
+
+
+def _is_keyed(query: Query) -> bool:
+    """Do the outputs hold the keys of all rows that they are made of?"""
+    shown = {
+        (output.expression.source, output.expression.index)
+        for output in query.outputs
+        if isinstance(output.expression, Column)
+    }
+    for number, source in enumerate(query.sources):
+        relation = source.relation
+        unique = isinstance(relation, Stream) or relation.unique
+        if not unique or (number, relation.key) not in shown:
+            return False
+    return True
+
+
+def _is_constant(query: Query, column: Column) -> bool:
+    """Does a column never change while its object, or its row of a query table, is there?"""
+    source = query.sources[column.source]
+    return not source.is_stream or column.index == source.relation.key
+
+
+def _is_round(query: Query, clauses: _Clauses) -> bool:
+    """May the region be other than a rectangle?"""
+    if clauses.table is not None:
+        return clauses.table.layout not in RECTANGULAR
+    if isinstance(clauses.area, Around):
+        return len(clauses.area.extents) == 1
+    return not isinstance(clauses.area, Rectangle)
+
+
+def _best_dimensions(boxes: tuple[Box, ...]) -> Dimensions:
+    """Up to two columns that every box bounds, those that bound most tightly first."""
+    if not boxes:
+        return ()
+    common = set(boxes[0])
+    for box in boxes[1:]:
+        common &= set(box)
+
+    def looseness(column: int) -> tuple[int, int]:
+        points = sum(box[column][0] == box[column][1] for box in boxes)
+        return -points, column
+
+    return tuple(sorted(common, key=looseness)[:2])

@@ -1,0 +1,221 @@
+"""The history of a stream: what queries need that begin before now.
+
+A window sees the readings before its registration, and a query over several streams begins where
+the slowest of them is. So the last readings of each stream are kept, those after a floor, and for
+each object that sent one of them the reading that it had sent last before the floor. All other
+objects are as they were at the floor, so the objects at any instant since can be put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from place.engine.columns import Columns, Dictionary
+from place.engine.objects import Messages, Objects
+from place.kernels.arrays import Bools, Longs
+from place.kernels.key_index import last_of_each
+from place.model.clock import ceil_all
+from place.model.schema import Stream
+from place.model.time import BEGINNING
+
+MOST_RECENT = 1_000_000
+"""Readings that wait for a stream that is slow or silent."""
+HISTORY = 10_000
+"""Readings that every stream keeps for windows to come; the option `history` keeps more."""
+SLACK = 4
+"""Readings are let go when there is one of so many too much."""
+
+
+@dataclass
+class History:
+    """The readings since a floor, and what their objects said last before it.
+
+    `base` holds each key that spoke or expired since; one that is not alive there was not there.
+    """
+
+    stream: Stream
+    base: Objects
+    recent: list[Messages] = field(default_factory=list)
+    fresh: list[Messages] = field(default_factory=list)
+    floor: int = BEGINNING
+    is_loose: bool = False
+    """Are there readings that the objects have not taken, and how these were is not remembered?"""
+
+    @staticmethod
+    def empty(stream: Stream, dictionary: Dictionary, floor: int = BEGINNING) -> History:
+        return History(stream, Objects(stream, dictionary), floor=floor)
+
+    def load(self, base: Messages) -> None:
+        """Remember what objects had said by the floor; who is gone was not there."""
+        self._put(base.keys, base.times, ~base.gone, base.rows)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.recent)) + sum(map(len, self.fresh))
+
+    def hear(self, messages: Messages) -> None:
+        """Readings that the objects have not taken yet."""
+        if len(messages):
+            self.fresh.append(messages)
+
+    def fold(self, closed: int, slowest: int | None, now: Sequence[Objects]) -> None:
+        """Take what is fresh, let go of what is too much, and remember how it was before the rest.
+
+        `closed` is the last complete instant of the stream, `slowest` that of all streams, or None
+        while one is silent. `now` are the stores of the objects before the fresh readings. A little
+        more than a history is kept, so that readings are let go only now and then.
+        """
+        is_much = self._is_much(closed)
+        if is_much and self._rises_at_once(closed, slowest):
+            return
+        if self.is_loose:
+            for messages in self.recent:
+                self._remember(messages.keys, now)
+            self.is_loose = False
+        if is_much:
+            self.rise(closed, slowest)
+        for messages in self.fresh:
+            self._remember(messages.keys, now)
+        self.recent += self.fresh
+        self.fresh = []
+
+    def _rises_at_once(self, closed: int, slowest: int | None) -> bool:
+        """Raise the floor above all readings that are complete, if that is where it belongs.
+
+        The objects are then just as they are at the floor, and nothing has to be remembered: that
+        saves most of the work where a tick has more readings than a history.
+        """
+        if self.stream.timeout is not None:
+            return False
+        parts = [*self.recent, *self.fresh]
+        dues = [ceil_all(part.times, self.stream.evaluate) for part in parts]
+        floor = self._new_floor(np.concatenate(dues), closed, slowest)
+        laters = [due > floor for due in dues]
+        if floor <= self.floor or any(
+            (due[later] <= closed).any() for due, later in zip(dues, laters, strict=True)
+        ):
+            return False
+        self.floor = floor
+        self.base = Objects(self.stream, self.base.columns.dictionary)
+        self.recent, self.fresh = [], []
+        for part, later in zip(parts, laters, strict=True):
+            if later.any():
+                self.recent.append(part if later.all() else part.take(np.flatnonzero(later)))
+        self.is_loose = len(self.recent) > 0
+        return True
+
+    def _is_much(self, closed: int) -> bool:
+        history = self.stream.history
+        if history is not None and (closed - history - self.floor) * SLACK < history:
+            return False
+        return len(self) > HISTORY + HISTORY // SLACK
+
+    def rise(self, closed: int, slowest: int | None) -> None:
+        """Raise the floor to where a history begins, so that it depends on the readings alone."""
+        if not len(self):
+            return
+        said = Messages.joined(self.recent + self.fresh)
+        due = ceil_all(said.times, self.stream.evaluate)
+        floor = self._new_floor(due, closed, slowest)
+        if floor <= self.floor:
+            return
+        self.floor = floor
+        later = np.flatnonzero(due > floor)
+        if not len(later) and self.stream.timeout is None:
+            dictionary = self.base.columns.dictionary
+            self.base, self.recent, self.fresh = Objects(self.stream, dictionary), [], []
+            return
+        self._raise_base(said, due, said.keys[later], closed)
+        count = sum(map(len, self.recent))
+        recent, fresh = later[later < count], later[later >= count]
+        self.recent = [said.take(recent)] if len(recent) else []
+        self.fresh = [said.take(fresh)] if len(fresh) else []
+
+    def _new_floor(self, due: Longs, closed: int, slowest: int | None) -> int:
+        """Where the floor belongs, given the instants of all readings."""
+        floor = self._wanted(due[due <= closed], closed)
+        waits = slowest is None or slowest < floor
+        if waits and len(due) <= MOST_RECENT:
+            floor = self.floor if slowest is None else slowest
+        return floor
+
+    def _wanted(self, due: Longs, closed: int) -> int:
+        """The floor above which there are no more readings than a history has."""
+        floor = self.floor
+        if len(due) > HISTORY:
+            at = len(due) - HISTORY - 1
+            floor = int(np.partition(due, at)[at])
+        if self.stream.history is not None:
+            floor = min(floor, closed - self.stream.history)
+        return floor
+
+    def _raise_base(self, said: Messages, due: Longs, keys: Longs, closed: int) -> None:
+        """What objects had said by the floor, of those that spoke or expired after it."""
+        stream, old = self.stream, self.base
+        ready = np.flatnonzero(due <= self.floor)
+        ready = ready[np.argsort(said.times[ready], kind="stable")]
+        size = old.size
+        known = np.isin(old.keys[:size], keys)
+        if stream.timeout is not None:
+            ends = ceil_all(old.times[:size] + stream.timeout, stream.evaluate)
+            known |= old.alive[:size] & (ends > self.floor)
+        slots = np.flatnonzero(known)
+        self.base = Objects(stream, old.columns.dictionary)
+        self._put(old.keys[slots], old.times[slots], old.alive[slots], old.columns.take(slots))
+        last = said.take(ready)
+        wanted = np.isin(last.keys, keys) | (self.base.find_all(last.keys) >= 0)
+        if stream.timeout is not None:  # those that expire before anybody has seen them
+            ends = ceil_all(last.times + stream.timeout, stream.evaluate)
+            wanted |= (ends > self.floor) & (ends <= closed)
+            wanted |= np.isin(last.keys, last.keys[wanted])
+        last = last.take(np.flatnonzero(wanted))
+        taken = self.base.take_all(last.keys)
+        last = last.take(np.flatnonzero(last_of_each(taken, self.base.scratch())))
+        self._put(last.keys, last.times, ~last.gone, last.rows)
+
+    def _remember(self, keys: Longs, now: Sequence[Objects]) -> None:
+        """How objects are that speak for the first time since the floor."""
+        unknown = np.unique(keys[self.base.find_all(keys) < 0])
+        self.base.take_all(unknown)
+        for store in now:
+            slots = store.find_all(unknown)
+            here = np.flatnonzero((slots >= 0) & store.alive[slots])
+            if len(here):
+                at = slots[here]
+                rows = store.columns.take(at).widened(self.stream.columns)
+                self._put(unknown[here], store.times[at], np.ones(len(here), np.bool_), rows)
+
+    def lose(self, expired: Messages) -> None:
+        """Objects that expired, as they were."""
+        unknown = np.flatnonzero(self.base.find_all(expired.keys) < 0)
+        if len(unknown):
+            some = expired.take(unknown)
+            self._put(some.keys, some.times, np.ones(len(some), np.bool_), some.rows)
+
+    def _put(self, keys: Longs, times: Longs, there: Bools, rows: Columns) -> None:
+        slots = self.base.take_all(keys)
+        self.base.columns.put(slots, rows)
+        self.base.times[slots] = times
+        self.base.alive[slots] = there
+
+    def at(self, instant: int, now: Messages) -> tuple[Messages, Messages]:
+        """What each object had said last at an instant, and what it said later.
+
+        `now` are the objects of the stream.
+        """
+        stream, base = self.stream, self.base
+        same = now.take(np.flatnonzero(base.find_all(now.keys) < 0))
+        said = Messages.joined([same, base.messages(), *self.recent, *self.fresh])
+        due = ceil_all(said.times, stream.evaluate)
+        ready = np.flatnonzero(due <= instant)
+        ready = ready[np.argsort(said.times[ready], kind="stable")]
+        last = said.take(ready)
+        present = ~last.gone
+        store = Objects(stream, base.columns.dictionary)
+        slots = store.take_all(last.keys)
+        present &= last_of_each(slots, store.scratch())
+        if stream.timeout is not None:
+            present &= ceil_all(last.times + stream.timeout, stream.evaluate) > instant
+        return last.take(np.flatnonzero(present)), said.take(np.flatnonzero(due > instant))

@@ -1,0 +1,89 @@
+"""What operators are made from: one step for each node of a plan, without the constants of queries.
+
+Steps are values that can be compared, so that queries of one shape find the operators they share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from place.plan.expression import Aggregate, Expression
+from place.plan.query import Window
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """Rows beside every row of tables for which conditions hold.
+
+    `tables` are the source in FROM, the name and the needed columns of each. With `only_qualifies`
+    rows pass as they are if they have any row beside them.
+    """
+
+    conditions: tuple[Expression, ...]
+    tables: tuple[tuple[int, str, tuple[int, ...]], ...]
+    width: int
+    only_qualifies: bool = False
+
+
+@dataclass(frozen=True)
+class NearestSpec:
+    """The nearest objects to the centre of each query."""
+
+    subject: int
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Readings of the last time, or the last so many."""
+
+    subject: int
+    window: Window
+
+
+@dataclass(frozen=True)
+class PreviousSpec:
+    """Each object's last reading beside the one before it, which is a source of its own."""
+
+    subject: int
+    previous: int
+
+
+@dataclass(frozen=True)
+class FirstSpec:
+    """The first of the rows that several cells have chosen."""
+
+    latest: bool
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """Groups, what is known of each, and which of them are told."""
+
+    keys: tuple[Expression, ...]
+    aggregates: tuple[Aggregate, ...]
+    having: Expression | None
+    width: int
+
+
+@dataclass(frozen=True)
+class ProjectSpec:
+    """The columns of the answer, by their names."""
+
+    outputs: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True)
+class DistinctSpec:
+    """Of equal rows of the answer only one."""
+
+
+Spec = (
+    JoinSpec
+    | NearestSpec
+    | WindowSpec
+    | PreviousSpec
+    | FirstSpec
+    | GroupSpec
+    | ProjectSpec
+    | DistinctSpec
+)

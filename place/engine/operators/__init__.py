@@ -1,0 +1,1 @@
+"""The operators: one file each, all of the contract in `contract.py`."""

@@ -1,0 +1,53 @@
+"""Parts of answers on their way from cells to where they are put together.
+
+With several rows of cells, the nearest, the last readings, groups and DISTINCT follow only from the
+rows of all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from place.engine.changes import Change
+from place.engine.compile import QueryShape
+from place.engine.flow import Flow, Marks
+from place.engine.matrix import Matrix
+from place.engine.operator_specs import DistinctSpec, FirstSpec, GroupSpec
+from place.plan.query import Query
+
+
+@dataclass(frozen=True)
+class PartialAnswer:
+    """What a cell has found for queries of one shape.
+
+    The numbers in the flow are places in `queries`. `stage` puts what happens at one instant in
+    order, in whichever cell: a query may end and begin again at the same one. `ended` are the
+    places of queries that have ended with it.
+    """
+
+    queries: tuple[Query, ...]
+    flow: Flow
+    stage: int = 0
+    ended: tuple[int, ...] = ()
+
+    def of_query(self, name: str) -> PartialAnswer | None:
+        """The part of one query, or None."""
+        places = [i for i, query in enumerate(self.queries) if query.name == name]
+        if not places:
+            return None
+        flow = self.flow.take(np.flatnonzero(self.flow.queries == places[0]))
+        mine = np.flatnonzero(flow.marks.queries == places[0])
+        marks = Marks(flow.marks.queries[mine], flow.marks.instants[mine], flow.marks.signs[mine])
+        return replace(self, flow=replace(flow, marks=marks))
+
+
+Found = Change | PartialAnswer
+
+
+def is_merged(shape: QueryShape, matrix: Matrix) -> bool:
+    """Does the answer follow only from the parts of several cells together?"""
+    spread = matrix.rows > 1 or (matrix.columns > 1 and shape.table is not None)
+    whole = FirstSpec, GroupSpec, DistinctSpec
+    return spread and any(isinstance(step, whole) for step in shape.upper)

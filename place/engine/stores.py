@@ -1,0 +1,244 @@
+"""What a cell holds of its streams and tables: the objects of its row, where the objects of other
+rows are, and the rows of query tables. A tick opens them as versions, and they take it at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from place.engine.columns import Columns, Dictionary
+from place.engine.focals import FocalMoves, Focals
+from place.engine.matrix import Place
+from place.engine.objects import Messages, Objects
+from place.engine.tick import Tick
+from place.engine.tick_readings import TickReadings
+from place.engine.versions import Versions
+from place.kernels.arrays import Floats, Longs
+from place.model.schema import Relation, Stream
+from place.plan.bind_query_table import layout_of
+from place.plan.query import Focal
+
+Due = tuple[Messages, Longs]
+"""Messages with their instants, in order."""
+
+
+class Stores:
+    """The stores of one cell of the matrix.
+
+    It holds the objects of its row, and of the other rows where each object is: a region of its
+    column may begin to follow any of them.
+    """
+
+    def __init__(self, place: Place, streams: Iterable[Stream], dictionary: Dictionary) -> None:
+        self.place = place
+        self.dictionary = dictionary
+        self.focals = Focals()
+        self.subjects: dict[str, Objects] = {}
+        self.others: dict[str, Objects] = {}
+        self.region_rows: dict[str, Objects] = {}
+        self._elsewhere: list[Versions] = []
+        """What the tick says of objects of other rows."""
+        for stream in streams:
+            self.subjects[stream.name] = Objects(stream, dictionary)
+            if place.matrix.rows > 1:
+                known = tuple(stream.columns[i] for i in _whereabouts(stream))
+                self.others[stream.name] = Objects(stream, dictionary, known)
+            if layout_of(stream.columns) is not None:
+                self.region_rows[stream.name] = Objects(stream, dictionary)
+
+    def texts(self, store: Objects) -> Dictionary | None:
+        """The texts of keys, where keys are codes of texts."""
+        return self.dictionary if store.is_coded else None
+
+    # Tables
+
+    def load_table(self, relation: Relation, rows: pa.Table, *, is_regions: bool) -> None:
+        """Stationary objects and query tables come with the first query that reads them."""
+        stores = self.region_rows if is_regions else self.subjects
+        if relation.name in stores:
+            return
+        store = Objects(relation, self.dictionary)
+        keys = np.arange(rows.num_rows)
+        is_mine = self.place.has_regions if is_regions else self.place.has_objects
+        mine = is_mine(keys, None)
+        if mine is not None:
+            keys = np.flatnonzero(mine)
+            rows = rows.take(pa.array(keys))
+        columns = Columns.from_arrow(relation.columns, self.dictionary, rows.columns)
+        store.load(keys, np.zeros(len(keys), np.int64), columns)
+        stores[relation.name] = store
+
+    def forget_tables(self, read: set[str]) -> None:
+        """Let go of tables that nobody reads."""
+        for stores in (self.subjects, self.region_rows):
+            for name in [n for n, store in stores.items() if n not in read]:
+                if not isinstance(stores[name].relation, Stream):
+                    del stores[name]
+
+    # Focal objects
+
+    def where(self, store: Objects, slots: Longs) -> Floats:
+        """Where the objects at these slots are; NaN where none is."""
+        columns = _places_of(store)
+        if columns is None:
+            return np.full((len(slots), 2), np.nan)
+        places = np.stack([store.columns.numbers(i, slots) for i in columns], axis=1)
+        places[~store.alive[slots]] = np.nan
+        return places
+
+    def focal_numbers(self, stream: str, keys: Longs) -> Longs:
+        """The numbers of focal objects, some of which may be new to this cell."""
+        numbers = np.empty(len(keys), np.int64)
+        mask = self.place.has_objects(keys, self.texts(self.subjects[stream]))
+        parts = [(self.subjects[stream], np.arange(len(keys)), True)]
+        if mask is not None:
+            here, there = np.flatnonzero(mask), np.flatnonzero(~mask)
+            parts = [(self.subjects[stream], here, True), (self.others[stream], there, False)]
+        for store, chosen, is_mine in parts:
+            slots = store.take_all(keys[chosen])
+            fresh = np.unique(slots[store.leads[slots] < 0])
+            if len(fresh):
+                seats = fresh if is_mine else np.full(len(fresh), -1)
+                added = self.focals.add(stream, seats, self.where(store, fresh))
+                store.follow(fresh, added.astype(np.int32))
+            numbers[chosen] = store.leads[slots]
+        return numbers
+
+    def focal_number(self, focal: Focal) -> int:
+        """The number of a focal object."""
+        number = self.key_number(focal.stream, focal.key)
+        return int(self.focal_numbers(focal.stream, np.array([number], np.int64))[0])
+
+    def key_number(self, stream: str, key: Hashable) -> int:
+        """The number of a key as readings have it."""
+        return self.subjects[stream].number(key)
+
+    def keep_focals(self, used: Longs) -> Longs:
+        """Forget all other focal objects; the new number of each old one."""
+        mask = np.zeros(len(self.focals) + 1, np.bool_)
+        mask[used] = True
+        numbers = self.focals.keep(mask)
+        for store in (*self.subjects.values(), *self.others.values()):
+            led = np.flatnonzero(store.leads[: store.size] >= 0)
+            store.follow(led, numbers[store.leads[led]].astype(np.int32))
+        return numbers
+
+    # Ticks
+
+    def open(
+        self,
+        after: int,
+        until: int,
+        told: Mapping[str, Due],
+        heard: Mapping[str, Due],
+        named: Iterable[tuple[str, str, int]],
+    ) -> Tick:
+        """A tick as versions of what is held. `told` are messages with the expiries of objects,
+        `heard` those of streams whose readings windows hold, without them. `named` are the query
+        tables that name focal objects: their name, the stream of these, and the column."""
+        regions = {}
+        for name, (messages, instants) in told.items():
+            if name in self.region_rows:
+                store = self.region_rows[name]
+                here = self.place.has_regions(messages.keys, self.texts(store))
+                chosen = np.arange(len(messages)) if here is None else np.flatnonzero(here)
+                if len(chosen):
+                    some = messages if here is None else messages.take(chosen)
+                    regions[name] = Versions.of(store, some, instants[chosen])
+        for table, stream, column in named:
+            if table in regions:
+                rows = regions[table].messages.rows
+                keys = rows.values[column][~rows.nulls[column]].astype(np.int64)
+                self.focal_numbers(stream, keys)
+        objects: dict[str, Versions] = {}
+        moves: list[FocalMoves] = []
+        for name, (messages, instants) in told.items():
+            mine, others = self._split(name, messages)
+            if len(mine):
+                some = messages if len(mine) == len(messages) else messages.take(mine)
+                objects[name] = Versions.of(self.subjects[name], some, instants[mine])
+                moves.append(self._focal_moves(objects[name]))
+            if others is not None and len(others):
+                known = self._known(name, messages.take(others))
+                away = Versions.of(self.others[name], known, instants[others])
+                self._elsewhere.append(away)
+                moves.append(self._focal_moves(away))
+        readings = {}
+        for name, (messages, instants) in heard.items():
+            mine, _ = self._split(name, messages)
+            if len(mine):
+                some = messages if len(mine) == len(messages) else messages.take(mine)
+                readings[name] = TickReadings.of(some, instants[mine], self.subjects[name])
+        moving = FocalMoves.joined([part for part in moves if len(part)])
+        return Tick(after, until, objects, regions, readings, moving)
+
+    def close(self, tick: Tick) -> None:
+        """The tick is over: the stores take what it has told."""
+        for versions in (*tick.objects.values(), *self._elsewhere, *tick.regions.values()):
+            versions.settle()
+        self._elsewhere = []
+        self.focals.settle(tick.focals)
+
+    def take(self, told: Mapping[str, Messages]) -> None:
+        """Take messages while nobody asks what happens in between."""
+        for name, messages in told.items():
+            mine, others = self._split(name, messages)
+            self._change(self.subjects[name], messages.take(mine))
+            if others is not None:
+                self._change(self.others[name], self._known(name, messages.take(others)))
+            if name in self.region_rows:
+                store = self.region_rows[name]
+                here = self.place.has_regions(messages.keys, self.texts(store))
+                some = messages if here is None else messages.take(np.flatnonzero(here))
+                self._change(store, some)
+
+    def _change(self, store: Objects, messages: Messages) -> None:
+        if len(messages):
+            store.change(messages)
+            if len(self.focals):
+                led = np.flatnonzero(store.leads[: store.size] >= 0)
+                self.focals.places[store.leads[led]] = self.where(store, led)
+
+    def _split(self, name: str, messages: Messages) -> tuple[Longs, Longs | None]:
+        """The messages of this cell's row, and those of the others."""
+        mask = self.place.has_objects(messages.keys, self.texts(self.subjects[name]))
+        if mask is None:
+            return np.arange(len(messages)), None
+        return np.flatnonzero(mask), np.flatnonzero(~mask)
+
+    def _known(self, name: str, messages: Messages) -> Messages:
+        """Messages with the columns alone that are kept of objects of other rows."""
+        known = _whereabouts(self.subjects[name].relation)
+        rows = Columns(self.others[name].columns.columns, self.dictionary, 0)
+        rows.values = [messages.rows.values[i] for i in known]
+        rows.nulls = [messages.rows.nulls[i] for i in known]
+        return Messages(messages.keys, messages.times, messages.gone, rows)
+
+    def _focal_moves(self, versions: Versions) -> FocalMoves:
+        """Where the focal objects among versions go."""
+        numbers = versions.store.leads[versions.slots].astype(np.int64)
+        leading = np.flatnonzero(numbers >= 0) if len(self.focals) else np.empty(0, np.int64)
+        columns = _places_of(versions.store)
+        places = np.full((len(leading), 2), np.nan)
+        if columns is not None and len(leading):
+            places = versions.new_places(columns)[leading]
+        return FocalMoves(numbers[leading], versions.instants[leading], places)
+
+
+def _places_of(store: Objects) -> tuple[int, int] | None:
+    """The columns of a store that hold positions, of which it may have fewer than its relation."""
+    relation = store.relation
+    if relation.x is None or relation.y is None:
+        return None
+    names = [column.name for column in store.columns.columns]
+    x, y = (names.index(relation.columns[i].name) for i in (relation.x, relation.y))
+    return x, y
+
+
+def _whereabouts(stream: Relation) -> tuple[int, ...]:
+    """The columns of a stream that tell where its objects are: key, x and y."""
+    named = (stream.key, stream.x, stream.y)
+    return tuple(dict.fromkeys(index for index in named if index is not None))

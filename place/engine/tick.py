@@ -1,0 +1,38 @@
+"""A tick: all that happens to a cell between two instants, as versions of what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from place.engine.focals import FocalMoves
+from place.engine.operators.contract import Span
+from place.engine.tick_readings import TickReadings
+from place.engine.versions import Versions
+from place.kernels.arrays import Longs, merged_values
+
+NO_FOCAL_MOVES = FocalMoves.joined([])
+
+
+@dataclass(frozen=True)
+class Tick(Span):
+    """The versions of the objects of this cell's row, and of the regions of query tables that
+    stream in; the readings, for windows; and where focal objects go. Streams that say nothing are
+    missing."""
+
+    objects: Mapping[str, Versions] = field(default_factory=dict)
+    regions: Mapping[str, Versions] = field(default_factory=dict)
+    readings: Mapping[str, TickReadings] = field(default_factory=dict)
+    focals: FocalMoves = NO_FOCAL_MOVES
+
+    @cached_property
+    def instants(self) -> Longs:
+        """All instants at which something happens, in order."""
+        found = [
+            *(versions.instants for versions in self.objects.values()),
+            *(versions.instants for versions in self.regions.values()),
+            *(readings.instants for readings in self.readings.values()),
+            self.focals.instants,
+        ]
+        return merged_values(found)

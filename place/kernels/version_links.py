@@ -1,0 +1,111 @@
+"""Versions of rows within a tick: linking those of one slot, and finding the one of an instant.
+
+A version is given by one number: `i >= 0` is row i of the tick, `~slot` is what the slot held
+before the tick. `last` is scratch: an array of −1 for each slot, before and after every call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def last_of_instants(slots, instants, last):
+    """Which rows are the last of their slot at their instant; rows are in the order of instants."""
+    kept = np.empty(len(slots), np.bool_)
+    for i in range(len(slots) - 1, -1, -1):
+        later = last[slots[i]]
+        kept[i] = later < 0 or instants[later] != instants[i]
+        last[slots[i]] = i
+    for i in range(len(slots)):
+        last[slots[i]] = -1
+    return kept
+
+
+@njit(nogil=True, cache=True)
+def link_versions(slots, last):
+    """The version before each row (`~slot` for the first of a slot), and the row after it or −1."""
+    before, after = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    for i in range(len(slots)):
+        earlier = last[slots[i]]
+        before[i] = ~slots[i] if earlier < 0 else earlier
+        if earlier >= 0:
+            after[earlier] = i
+        after[i] = -1
+        last[slots[i]] = i
+    for i in range(len(slots)):
+        last[slots[i]] = -1
+    return before, after
+
+
+@njit(nogil=True, cache=True)
+def versions_around(slots, instants, version_slots, version_instants, last):
+    """The versions of slots just before instants and at them, which are in order."""
+    before, after = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    i, j = 0, 0
+    while i < len(slots):
+        instant = instants[i]
+        while j < len(version_slots) and version_instants[j] < instant:
+            last[version_slots[j]] = j
+            j += 1
+        end = i
+        while end < len(slots) and instants[end] == instant:
+            found = last[slots[end]]
+            before[end] = found if found >= 0 else ~slots[end]
+            end += 1
+        while j < len(version_slots) and version_instants[j] == instant:
+            last[version_slots[j]] = j
+            j += 1
+        for k in range(i, end):
+            found = last[slots[k]]
+            after[k] = found if found >= 0 else ~slots[k]
+        i = end
+    for k in range(j):
+        last[version_slots[k]] = -1
+    return before, after
+
+
+@njit(nogil=True, cache=True)
+def pick_versions(rows, held, ids):
+    """The values of versions: of rows of the tick, or of what slots held before it."""
+    picked = np.empty(len(ids), held.dtype)
+    for i in range(len(ids)):
+        at = ids[i]
+        if at >= 0:
+            picked[i] = rows[at]
+        else:
+            picked[i] = held[~at]
+    return picked
+
+
+@njit(nogil=True, cache=True)
+def merge_within_instants(instants, regions, slots, was, now):
+    """Of several events of one pair at one instant one is left: what was before the first of them,
+    and what is after the last. Events are in the order in which they happened.
+
+    Returns the positions of those that are left; `was` is changed to what was before.
+    """
+    kept = np.ones(len(instants), np.bool_)
+    start = 0
+    while start < len(instants):
+        end = start + 1
+        while end < len(instants) and instants[end] == instants[start]:
+            end += 1
+        if end - start > 32:
+            order = np.argsort(regions[start:end] * (slots[start:end].max() + 1)
+                               + slots[start:end], kind="mergesort")  # fmt: skip
+            for k in range(1, len(order)):
+                i, j = start + order[k - 1], start + order[k]
+                if regions[i] == regions[j] and slots[i] == slots[j]:
+                    kept[i] = False
+                    was[j] = was[i]
+        else:
+            for j in range(start + 1, end):
+                for i in range(j - 1, start - 1, -1):
+                    if kept[i] and regions[i] == regions[j] and slots[i] == slots[j]:
+                        kept[i] = False
+                        was[j] = was[i]
+                        break
+        start = end
+    return np.flatnonzero(kept)
