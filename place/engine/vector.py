@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.engine.columns import DTYPES, Columns, Dictionary
+from place.kernels.arrays import Bools, Longs
 from place.model import schema
 from place.model.time import EARLIEST, LATEST
 from place.model.types import SMALLEST, Type
@@ -37,8 +38,6 @@ from place.plan.expression import (
 )
 from place.plan.query import Output
 
-Bools = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 Sources = Sequence[Columns | None]
 
 TWO_TO_53, TWO_TO_63 = 2.0**53, 2.0**63
@@ -271,7 +270,7 @@ def _all_of(found: Sequence[Vector]) -> Vector:
     return Vector(~false, unknown & ~false)
 
 
-# Numbers
+# Longs
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": np.equal,
@@ -329,7 +328,7 @@ def _double(op: str, left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.floa
             return np.fmod(one, other)
 
 
-def _whole(op: str, one: Numbers, other: Numbers) -> tuple[Numbers, Bools]:
+def _whole(op: str, one: Longs, other: Longs) -> tuple[Longs, Bools]:
     """The result modulo 2**64, and where it is not the true one or there is none."""
     match op:
         case "+":

@@ -149,11 +149,8 @@ def make_ring(points: list[Point]) -> tuple[Point, ...]:
     return ring
 
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_RING = re.compile(rf"\(\s*({_NUMBER}\s+{_NUMBER}(?:\s*,\s*{_NUMBER}\s+{_NUMBER})*)\s*\)")
-_WKT = re.compile(
-    r"\s*(?:POLYGON\s*(\(.*\))|MULTIPOLYGON\s*\((.*)\))\s*", re.IGNORECASE | re.DOTALL
-)
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+_BRACKET = re.compile(r"[()]")
 
 
 def parse_wkt(text: str) -> Polygon:
@@ -162,21 +159,64 @@ def parse_wkt(text: str) -> Polygon:
     >>> parse_wkt("POLYGON ((0 0, 1 0, 0 1, 0 0))").rings
     (((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)),)
     """
-    whole = _WKT.fullmatch(text)
-    if whole is None:
+    word, bracket, body = text.strip().partition("(")
+    kind = word.rstrip().upper()
+    if kind not in ("POLYGON", "MULTIPOLYGON") or not bracket or not body.endswith(")"):
         raise ShapeError(
             f"'{text[:60]}' is not a WKT polygon", hint="write POLYGON ((x y, x y, x y, x y))"
         )
-    rings = []
-    for group in [whole[1]] if whole[1] else re.findall(r"\((?:[^()]|\([^()]*\))*\)", whole[2]):
-        inner = group[1:-1]
-        rest = _RING.sub("", inner).replace(",", "").strip()
-        found = _RING.findall(inner)
-        if rest or not found:
-            raise ShapeError(f"'{inner[:60]}' is not a list of rings of 'x y' pairs")
-        for ring in found:
-            pairs = [pair.split() for pair in ring.split(",")]
-            rings.append(make_ring([(float(x), float(y)) for x, y in pairs]))
+    body = body[:-1]
+    polygons = [body] if kind == "POLYGON" else _split_polygons(body)
+    rings = [ring for polygon in polygons for ring in _read_rings(polygon)]
     if not rings:
         raise ShapeError(f"'{text[:60]}' has no ring")
     return Polygon(tuple(rings))
+
+
+def _split_polygons(body: str) -> list[str]:
+    """What stands in each of the outermost brackets, between which only commas may stand."""
+    polygons = []
+    depth = start = 0
+    for match in _BRACKET.finditer(body):
+        if depth == 0:
+            if match[0] == ")" or not _is_gap(body[start : match.start()]):
+                break
+            start = match.end()
+        depth += 1 if match[0] == "(" else -1
+        if depth == 0:
+            polygons.append(body[start : match.start()])
+            start = match.end()
+    if depth or not _is_gap(body[start:]):
+        raise ShapeError(
+            f"'{body[:60]}' is not a list of polygons",
+            hint="write MULTIPOLYGON (((x y, x y, x y, x y)), ((x y, x y, x y, x y)))",
+        )
+    return polygons
+
+
+def _read_rings(polygon: str) -> list[tuple[Point, ...]]:
+    """The rings of one polygon, each a list of corners in brackets."""
+    *pieces, tail = polygon.split(")")
+    rings = []
+    for piece in pieces:
+        gap, bracket, ring = piece.partition("(")
+        corners = [_read_corner(corner) for corner in ring.split(",")]
+        known = [corner for corner in corners if corner is not None]
+        if not bracket or not _is_gap(gap) or len(known) < len(corners):
+            break
+        rings.append(known)
+    if not rings or len(rings) < len(pieces) or not _is_gap(tail):
+        raise ShapeError(f"'{polygon[:60]}' is not a list of rings of 'x y' pairs")
+    return [make_ring(ring) for ring in rings]
+
+
+def _read_corner(text: str) -> Point | None:
+    numbers = text.split()
+    if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)):
+        return None
+    return float(numbers[0]), float(numbers[1])
+
+
+def _is_gap(text: str) -> bool:
+    """Whether a text is what may stand between rings: commas and spaces, or nothing."""
+    return not text.replace(",", "").strip()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -97,15 +96,92 @@ def all_of(truths: Iterable[bool | None]) -> bool | None:
 
 
 def like(text: str | None, pattern: str | None) -> bool | None:
+    """Whether a text fits a pattern: % stands for any letters, _ for any one letter.
+
+    The pattern is cut at each %. Its first and last pieces have their places, and each of the
+    others is taken where it is first found: what a later place fits, an earlier one fits too, so
+    that no choice is ever taken back.
+
+    >>> like("B-AB 1", "B-%_1"), like("B-AB 1", "b%")
+    (True, False)
+    """
     if text is None or pattern is None:
         return None
-    return _pattern(pattern).fullmatch(text) is not None
+    pieces, least = _pieces(pattern)
+    first, last = pieces[0], pieces[-1]
+    if len(text) < least or not _stands_at(first, text, 0):
+        return False
+    if len(pieces) == 1:
+        return len(text) == least
+    position, end = len(first), len(text) - len(last)
+    if not _stands_at(last, text, end):
+        return False
+    for piece in pieces[1:-1]:
+        found = _find(piece, text, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return True
 
 
 @lru_cache(maxsize=1024)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    parts = {"%": ".*", "_": "."}
-    return re.compile("".join(parts.get(c, re.escape(c)) for c in pattern), re.DOTALL)
+def _pieces(pattern: str) -> tuple[tuple[str, ...], int]:
+    """What stands between the % of a pattern, and how many letters a text needs to fit it."""
+    first, *others = pattern.split("%")
+    pieces = (first, *filter(None, others[:-1]), *others[-1:])
+    return pieces, sum(map(len, pieces))
+
+
+def _stands_at(piece: str, text: str, start: int) -> bool:
+    if "_" not in piece:
+        return text.startswith(piece, start)
+    letters = text[start : start + len(piece)]
+    return all(wanted in ("_", letter) for wanted, letter in zip(piece, letters, strict=True))
+
+
+def _find(piece: str, text: str, start: int, end: int) -> int:
+    """The first place from `start` on where a piece fits the text before `end`, or -1."""
+    if "_" not in piece:
+        return text.find(piece, start, end)
+    distances: dict[str, list[int]] = {letter: [] for letter in piece if letter != "_"}
+    for distance, letter in enumerate(piece):
+        if letter in distances:
+            distances[letter].append(distance)
+    while start + len(piece) <= end:
+        window = text[start : min(start + 2 * len(piece) + 64, end)]
+        tried = len(window) - len(piece) + 1
+        fitting = _fitting(distances, window, tried)
+        if fitting:
+            return start + (fitting & -fitting).bit_length() - 1
+        start += tried
+    return -1
+
+
+def _fitting(distances: dict[str, list[int]], window: str, tried: int) -> int:
+    """At which of the first `tried` places of a text all letters stand at their distances.
+
+    All places are tried at once: they are the bits of an integer, of which each letter leaves
+    those that have it at its distance.
+    """
+    places: dict[str, list[int]] = {letter: [] for letter in distances}
+    for place, letter in enumerate(window):
+        if letter in places:
+            places[letter].append(place)
+    fitting = (1 << tried) - 1
+    for letter, wanted in distances.items():
+        bits = _as_bits(places[letter], len(window))
+        for distance in wanted:
+            fitting &= bits >> distance
+            if not fitting:
+                return 0
+    return fitting
+
+
+def _as_bits(places: list[int], size: int) -> int:
+    octets = bytearray(size // 8 + 1)
+    for place in places:
+        octets[place >> 3] |= 1 << (place & 7)
+    return int.from_bytes(octets, "little")
 
 
 def arithmetic(op: str, left: Any, right: Any, kind: Type) -> Value:

@@ -49,7 +49,7 @@ FORMATS = ("csv", "json", "parquet")
 TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds")
 
 
-_PAIR = re.compile(r'\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*=\s*("[^"]+"|[^=,"\s][^=,"]*?)\s*(?:,|$)')
+_PAIR = re.compile(r'(\s*"[^"]+"\s*|[^=,"]+)=(\s*"[^"]+"\s*|[^=,"]+)(?:,|\Z)')
 
 
 def parse_columns(text: str) -> dict[str, str]:
@@ -59,11 +59,15 @@ def parse_columns(text: str) -> dict[str, str]:
     {'ObjectID': 'mmsi', 'ts': '# Timestamp'}
     """
     given: dict[str, str] = {}
+    folded: set[str] = set()
     position = 0
     while match := _PAIR.match(text, position):
-        name, source = (part.strip('"').strip() for part in match.groups())
-        if name.casefold() in map(str.casefold, given):
+        if not all(map(str.strip, match.groups())):
+            break
+        name, source = (part.strip().strip('"').strip() for part in match.groups())
+        if name.casefold() in folded:
             raise PlaceError(f'column "{name}" is there twice')
+        folded.add(name.casefold())
         given[name] = source
         position = match.end()
     if position < len(text) or not given or text.rstrip().endswith(","):

@@ -17,10 +17,17 @@ from place.errors import ConfigurationError, InternalError, PlaceError, Statemen
 from place.runtime.durable.storage import StorageFull
 
 LOG = logging.getLogger("place.server")
-CONFLICT = re.compile(
-    r'(stream|table|region|query|sink) ".*" (exists already|is used by)', re.DOTALL
-)
-"""What the catalog says of a name that is taken, or of a definition that others stand on."""
+CONFLICTS = ('" exists already', '" is used by')
+KINDS = ('stream "', 'table "', 'region "', 'query "', 'sink "')
+"""What the catalog says of a name that is taken, or of a definition that others stand on. It is
+looked for without a regular expression: names are as long as their writer likes."""
+
+
+def _is_conflict(message: str) -> bool:
+    """Does a message say of a definition that its name is taken, or that others stand on it?"""
+    starts = [at for kind in KINDS if (at := message.find(kind)) >= 0]
+    ends = [at for said in CONFLICTS if (at := message.rfind(said)) >= 0]
+    return bool(starts) and bool(ends) and min(starts) < max(ends)
 
 
 class Refused(PlaceError):
@@ -86,7 +93,7 @@ def described(error: PlaceError) -> tuple[int, dict[str, Any]]:
         return error.status, error_body(error.code, error.message, error.hint)
     if isinstance(error, StatementError):
         message = error.message + (f", expected {error.expected}" if error.expected else "")
-        taken = CONFLICT.search(error.message) is not None
+        taken = _is_conflict(error.message)
         status, code = (409, "conflict") if taken else (400, "wrong_statement")
         return status, error_body(code, message, error.hint, error.line, error.column)
     if isinstance(error, StorageFull):

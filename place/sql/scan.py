@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from place.errors import StatementError
 
-_TOKEN = re.compile(
-    r"""(?P<string>'(?:[^']|'')*(?P<closed>')?)
-      | (?P<identifier>"(?:[^"]|"")*(?P<shut>")?)
+_QUOTES = r"""(?P<string>'[^']*+(?:''[^']*+)*+(?P<closed>')?)
+      | (?P<identifier>"[^"]*+(?:""[^"]*+)*+(?P<shut>")?)
       | (?P<line_comment>--[^\n]*)
-      | (?P<comment>/\*(?:.*?(?P<ended>\*/)|.*))
-      | (?P<end>;)""",
-    re.VERBOSE | re.DOTALL,
-)
+      | (?P<end>;)"""
+_TOKEN = re.compile(_QUOTES + r"| (?P<comment>/\*(?:.*?(?P<ended>\*/)|.*))", re.VERBOSE | re.DOTALL)
+_TOKEN_AFTER_COMMENTS = re.compile(_QUOTES + r"| (?P<comment>/\*)(?P<ended>(?!))?", re.VERBOSE)
+"""Where no comment ends any more: then none is searched for its end, each time in vain."""
+_LINE_END = re.compile(r";[ \t]*(?=\n|\Z)")
 
 
 def locate(text: str, offset: int) -> tuple[int, int]:
@@ -41,13 +41,16 @@ def split(text: str) -> Iterator[tuple[int, str]]:
     ["SELECT ';'", ' -- one;\\nSHOW QUERIES']
     """
     start = position = 0
+    token = _TOKEN
     while position < len(text):
-        match = _TOKEN.search(text, position)
+        match = token.search(text, position)
         if match is None:
             break
         position = match.end()
         if _unclosed(match):
-            line_end = re.compile(r";[ \t]*(?=\n|\Z)").search(text, match.start())
+            if match["comment"]:
+                token = _TOKEN_AFTER_COMMENTS
+            line_end = _LINE_END.search(text, match.start())
             if line_end is None:
                 break
             yield start, text[start : line_end.start()]
