@@ -83,6 +83,26 @@ def test_an_idle_stream_goes_on_by_the_clock_on_the_wall(tmp_path: Path) -> None
         assert runtime.pipeline.last is last  # nobody is left who could time out
 
 
+def test_windows_go_on_expiring_when_all_objects_have_timed_out(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as session:
+        session.sql(f"{CARS} WITH (timeout = '5 seconds')")
+        session.sql("REGISTER QUERY passed AS SELECT id FROM Cars WINDOW 20 SECONDS")
+        session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
+        runtime = runtime_of(session)
+        clock = IdleClock(runtime, 1_000_000)
+        for second in range(1000, 1020, 3):
+            clock.look(float(second))
+        assert runtime.statistics("Cars")["objects"] == 0
+        assert session.answer("passed") == [(1,)]
+        for second in range(1020, 1030, 3):
+            clock.look(float(second))
+        assert session.answer("passed") == []
+        last = runtime.pipeline.last
+        clock.look(2000.0)
+        clock.look(3000.0)
+        assert runtime.pipeline.last is last  # nothing is left that could expire
+
+
 def test_the_only_reading_of_a_silent_stream_is_in_the_answer_after_a_while(tmp_path: Path) -> None:
     """Nothing expires, and no object is there yet: its instant is complete all the same, once."""
     with opened(tmp_path / "home") as session:

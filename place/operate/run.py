@@ -170,7 +170,7 @@ class IdleClock:
             silent = int((now - heard[1]) * SECOND) - self._idle
             if silent <= 0 or not count:
                 continue
-            if totals["objects"] and self._expires(stream):
+            if self._expires(stream, totals["objects"], closed - heard[2]):
                 reached = heard[2] + stream.lateness + silent
                 if reached - stream.lateness > closed + SECOND:
                     due[stream.name] = reached
@@ -180,9 +180,17 @@ class IdleClock:
         if due:
             self._runtime.advance(due)
 
-    def _expires(self, stream: Stream) -> bool:
-        """Is there anything that the clock alone changes?"""
-        return stream.timeout is not None or any(
-            query.window is not None and stream.name in query.streams
+    def _expires(self, stream: Stream, objects: int, since: int) -> bool:
+        """Is there anything that the clock alone changes, so long after the last reading?
+
+        Objects time out while there are any. Windows hold readings also of objects that are gone,
+        until the longest of them is over.
+        """
+        if objects and stream.timeout is not None:
+            return True
+        windows = [
+            query.window.duration or 0
             for query in self._runtime.catalog.queries.values()
-        )
+            if query.window is not None and stream.name in query.streams
+        ]
+        return since <= max(windows, default=-1) + (stream.evaluate or 0)
