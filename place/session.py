@@ -187,8 +187,10 @@ class Session:
         if kind == "streams":
             for stream in self.catalog.streams.values():
                 counts = self.runtime.statistics(stream.name)
-                rows.append((stream.name, counts["objects"], counts["readings"], counts["late"]))
-            return _listing(("stream", "objects", "readings", "late"), (text, *[number] * 3), rows)
+                numbers = (counts["objects"], counts["readings"], counts["late"])
+                rows.append((stream.name, *numbers, self.runtime.reason(stream.name)))
+            names = ("stream", "objects", "readings", "late", "last reason")
+            return _listing(names, (text, *[number] * 3, text), rows)
         if kind == "queries":
             for query in self.catalog.queries.values():
                 size = self.runtime.answer(query.name).total()

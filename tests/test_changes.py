@@ -95,7 +95,8 @@ def test_whoever_applies_the_deltas_of_a_long_tick_in_order_never_misses_a_row(
     chance = np.random.default_rng(5)
     runtime = LocalRuntime()
     with Session(runtime, TableLoader()) as session:
-        session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)")
+        columns = "id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP"
+        session.sql(f"CREATE STREAM Cars ({columns}) WITH (timestamps = 'microseconds')")
         for n in range(4):
             session.sql(f"REGISTER QUERY q{n} AS SELECT id FROM Cars INSIDE (0, 0, {n + 3}, 9)")
         rows = [

@@ -218,7 +218,7 @@ def test_partitions_of_one_tick_wait_for_each_other() -> None:
 def test_rows_of_a_source_without_an_order_are_taken_by_time(tmp_path: Path) -> None:
     from place.engine.matrix import Matrix
     from place.engine.worker import Worker
-    from place.model.reading import make_reading
+    from tests.harness.route import make_reading
 
     with opened() as session:
         session.sql(CARS)

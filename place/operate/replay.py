@@ -29,6 +29,7 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.segment import read_segment
 from place.model.time import SECOND
+from place.operate.aside import complain
 from place.operate.options import add_spark_options, read_setup, spark_settings
 from place.plan.catalog import fold
 from place.runtime.durable.outbox import pieces_of
@@ -153,7 +154,7 @@ class OnSpark:
         after = self._runtime.statistics(self._stream.name)
         storage = self._runtime.pipeline.storage
         rejected = [
-            Rejected(**{k: bad[k] for k in ("source", "line", "reason", "text")})
+            Rejected(*(bad[k] for k in ("source", "line", "reason", "text")), bad.get("hint", ""))
             for name in manifest.quarantine
             for bad in _lines(storage.read(name))
         ]
@@ -217,6 +218,7 @@ def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console
     step = arguments.files_per_tick or 1
     aside = arguments.out.with_name(arguments.out.name + ".quarantine.jsonl")
     readings = deltas = tick = bad = 0
+    first: Rejected | None = None
     began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
@@ -230,6 +232,7 @@ def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console
             taken = player.play(tick, files[start : start + step])
             readings += taken.readings
             bad += len(taken.rejected)
+            first = first or next(iter(taken.rejected), None)
             set_aside.write(pack(stream.name, tick, taken.rejected))
             for table in taken.tables:
                 writer.write_table(table)
@@ -245,4 +248,4 @@ def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console
     print(f"{readings:,} readings, {deltas:,} deltas, {tick:,} ticks, {seconds:.2f} seconds")
     if bad:
         print(f"{bad:,} rows are set aside in {aside}")
-    return 0
+    return complain(bad, first) if first is not None and not readings else 0

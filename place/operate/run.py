@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from place.errors import PlaceError
 from place.model.schema import Stream
 from place.model.time import LATEST, SECOND, parse_duration
+from place.operate.aside import complain, set_aside_since
 from place.operate.options import (
     add_idle_option,
     add_keep_option,
@@ -73,13 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
             f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
             flush=True,
         )
+        before = last
         if arguments.once:
             session.drain()
         else:
             _serve(session, runtime, stopping, idle)
         last = runtime.pipeline.last
         print(f"place run: stopped after tick {last.tick if last else 0}", flush=True)
-    return 0
+        lost = set_aside_since(runtime.pipeline.storage, before, last) if arguments.once else None
+    return 0 if lost is None else complain(*lost)
 
 
 def _serve(session: Session, runtime: SparkRuntime, stopping: threading.Event, idle: int) -> None:

@@ -85,7 +85,7 @@ def read_status(directory: Path) -> dict[str, Any]:
 def _stream(last: Manifest, name: str) -> dict[str, Any]:
     closed = last.clocks.get(name)
     lag = None if closed is None else max(0.0, last.written - closed / 1e6)
-    return {**last.totals[name], "time": closed, "lag": lag}
+    return {**last.totals[name], "time": closed, "lag": lag, "reason": last.reasons.get(name)}
 
 
 def _median(values: list[float]) -> float:
@@ -121,6 +121,9 @@ def _show(status: dict[str, Any]) -> None:
         lag = f"{counts['lag']:.1f} s" if counts["lag"] is not None else "-"
         streams.add_row(name, *numbers, moment, lag)
     console.print(streams)
+    for name, counts in status["streams"].items():
+        if counts["reason"] is not None:
+            console.print(f"{name}, set aside last: {counts['reason']}", markup=False)
     stages = Table("seconds", *STAGES[:-1], "in all")
     for which in ("last", "median"):
         stages.add_row(which, *(f"{status[which].get(stage, 0.0):.3f}" for stage in STAGES))

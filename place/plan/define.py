@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from place.errors import PlaceError, suggestion
 from place.model.schema import (
+    LATITUDES,
+    LONGITUDES,
     Column,
     Region,
     Retention,
@@ -22,12 +25,19 @@ from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
 from place.plan.bind_query import make_shape
 from place.plan.bind_query_table import SHOWN, layout_of
 from place.plan.catalog import Catalog
-from place.plan.external import check_source, define_source, define_target
+from place.plan.external import (
+    check_source,
+    define_source,
+    define_target,
+    form_of_timestamps,
+    names_of_columns,
+)
 from place.plan.options import (
     Options,
     bounds,
     evaluation,
     fraction,
+    furthest,
     positive_duration,
     positive_number,
     space,
@@ -43,6 +53,9 @@ STREAM_OPTIONS = (
     "space",
     "bounds",
     "time",
+    "timestamps",
+    "columns",
+    "max_future",
     "retain",
     "max_speed",
     "report_every",
@@ -68,14 +81,17 @@ def define_stream(statement: s.CreateStream) -> Stream:
             f"a key is a BIGINT or a STRING, not a {columns[key].type.value}",
             statement.columns[key].type.at,
         )
-    x, y = _find_position(statement.columns, columns)
+    options = Options(statement.options, STREAM_OPTIONS)
+    where = options.read("space", space) or Space.PLANAR
+    x, y = _find_position(statement.columns, columns, where)
     if x is None and layout_of(columns) is None:
         raise wrong(
             f'stream "{statement.name.text}" has neither positions nor regions',
             statement.name.at,
             expected=f"columns x and y, or {SHOWN}",
+            hint=_hint_of_space(columns),
         )
-    options = Options(statement.options, STREAM_OPTIONS)
+    source = define_source(statement.source, columns) if statement.source else None
     stream = Stream(
         name=statement.name.text,
         columns=columns,
@@ -86,15 +102,38 @@ def define_stream(statement: s.CreateStream) -> Stream:
         evaluate=options.read("evaluate", evaluation),
         timeout=options.read("timeout", positive_duration),
         lateness=options.read("lateness", parse_duration) or 0,
-        space=options.read("space", space) or Space.PLANAR,
+        space=where,
         bounds=options.read("bounds", bounds),
-        source=define_source(statement.source, columns) if statement.source else None,
+        source=source,
         retention=_retention(options, statement.name),
         history=options.read("history", positive_duration),
+        timestamps=_shared(statement, options, "timestamps", form_of_timestamps),
+        called=_shared(statement, options, "columns", partial(names_of_columns, columns)) or (),
+        max_future=options.read("max_future", furthest),
     )
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)
     return stream
+
+
+def _shared(
+    statement: s.CreateStream, options: Options, name: str, form: Callable[[Any], Any]
+) -> Any:
+    """An option that may also stand among those of FILES and KAFKA, where it means the same."""
+    source = statement.source
+    if source is None or source.kind.text.upper() not in ("FILES", "KAFKA"):
+        return options.read(name, form)
+    there = Options(source.options, tuple(o.name.text.casefold() for o in source.options))
+    beside = there.get(name)
+    if beside is None:
+        return options.read(name, form)
+    if options.get(name) is not None:
+        raise wrong(
+            f'option "{name}" is given twice',
+            beside.name.at,
+            hint="give it once, to the stream or to its source",
+        )
+    return there.read(name, form)
 
 
 def define_table(
@@ -115,8 +154,9 @@ def define_table(
             expected="a list of columns",
             hint="write CREATE TABLE name (ID BIGINT, owner STRING) AS VALUES (1, 'a')",
         )
-    x, y = _find_position(statement.columns, columns)
     options = Options(statement.options, ("space",))
+    where = options.read("space", space) or Space.PLANAR
+    x, y = _find_position(statement.columns, columns, where)
     table = Table(
         name=statement.name.text,
         columns=columns,
@@ -125,7 +165,7 @@ def define_table(
         x=x,
         y=y,
         path=str(statement.path.value) if statement.path else None,
-        space=options.read("space", space) or Space.PLANAR,
+        space=where,
     )
     check_rows(table, rows, statement.name)
     return table, rows
@@ -194,9 +234,9 @@ def _define_columns(specs: tuple[s.ColumnSpec, ...]) -> tuple[tuple[Column, ...]
 
 
 def _find_position(
-    specs: tuple[s.ColumnSpec, ...], columns: tuple[Column, ...]
+    specs: tuple[s.ColumnSpec, ...], columns: tuple[Column, ...], where: Space
 ) -> tuple[int | None, int | None]:
-    x, y = find_column(columns, "x"), find_column(columns, "y")
+    x, y = _first_of(columns, LONGITUDES, where), _first_of(columns, LATITUDES, where)
     if x is None or y is None:
         return None, None
     for index in (x, y):
@@ -208,6 +248,21 @@ def _find_position(
                 expected="a DOUBLE: x and y are positions",
             )
     return x, y
+
+
+def _first_of(columns: tuple[Column, ...], names: tuple[str, ...], where: Space) -> int | None:
+    """The column of the first of these names, of which all but x and y are for degrees."""
+    known = names if where is Space.WGS84 else names[:1]
+    found = (find_column(columns, name) for name in known)
+    return next((index for index in found if index is not None), None)
+
+
+def _hint_of_space(columns: tuple[Column, ...]) -> str | None:
+    """What to write if a position is there, by the names that degrees have."""
+    x, y = _first_of(columns, LONGITUDES, Space.WGS84), _first_of(columns, LATITUDES, Space.WGS84)
+    if x is None or y is None:
+        return None
+    return f"write WITH (space = 'wgs84') if {columns[x].name} and {columns[y].name} are degrees"
 
 
 def _find_time(columns: tuple[Column, ...], options: Options) -> int | None:

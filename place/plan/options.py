@@ -7,7 +7,7 @@ from typing import Any
 
 from place.errors import PlaceError, suggestion
 from place.model.space import Space
-from place.model.time import parse_duration
+from place.model.time import LATEST, parse_duration
 from place.model.types import Type, ValueMismatch, coerce
 from place.sql import statements as s
 from place.sql.statements import wrong
@@ -56,6 +56,11 @@ def positive_duration(text: str) -> int:
     if duration == 0:
         raise PlaceError(f"'{text}' is no time at all", hint="leave the option out for none")
     return duration
+
+
+def furthest(text: str) -> int:
+    """How far ahead something may be; 'any' for as far as it likes."""
+    return LATEST if text.strip().casefold() == "any" else parse_duration(text)
 
 
 def evaluation(text: str) -> int | None:

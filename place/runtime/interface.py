@@ -51,5 +51,8 @@ class Runtime(Protocol):
     def statistics(self, stream: str) -> dict[str, int]:
         """Counts of a stream: objects, readings, late."""
 
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last; None if none was."""
+
     def close(self) -> None:
         """Stop; what was durable stays."""

@@ -25,6 +25,7 @@ from place.plan.logical import Plan
 from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.durable.home import Home
+from place.runtime.intake.check import last_late
 from place.runtime.interface import Listener, Runtime
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
@@ -45,6 +46,7 @@ class LocalRuntime:
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in (matrix or Matrix()).places()]
         self._answers = Answers(Dictionary())
+        self._reasons: dict[str, str] = {}
         if self._journal is not None:
             replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
             if self._store.version() != self.catalog.version:  # killed before the journal had it
@@ -118,8 +120,14 @@ class LocalRuntime:
             "late": rows[0].late[name],
         }
 
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last: one that is wrong is never taken."""
+        return self._reasons.get(self.catalog.streams[fold(stream)].name)
+
     def _become(self, catalog: Catalog) -> list[Delta]:
         self.catalog = catalog
+        for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
+            del self._reasons[dropped]
         tables: dict[str, pa.Table] = {}
         found = [
             each
@@ -144,6 +152,9 @@ class LocalRuntime:
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick by columns, in memory only: the settled changes that follow."""
         found = [each for worker in self.workers for each in worker.take(told)]
+        for late in self.workers[0].aside:
+            definition = self.catalog.streams[fold(late.stream)]
+            self._reasons[late.stream] = last_late(definition, late.table)
         return settle(merge(found, self._answers))
 
 

@@ -19,6 +19,7 @@ from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
 from place.plan.query import Query
 from place.runtime.durable.home import Home
+from place.runtime.intake.check import late_reading
 from place.runtime.interface import Listener
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
@@ -99,6 +100,12 @@ class ReferenceRuntime:
             "readings": sum(not r.disappears for r in self._readings[definition.name]),
             "late": len(self._late[definition.name]),
         }
+
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last: one that is wrong is never taken."""
+        definition = self.world.stream(stream)
+        late = self._late[definition.name]
+        return str(late_reading(definition, late[-1].time)) if late else None
 
     @property
     def world(self) -> World:

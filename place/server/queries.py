@@ -79,6 +79,8 @@ class StreamInfo(BaseModel):
     readings: int
     late: int
     bad: int
+    last_reason: str | None
+    """Why a reading was set aside last."""
 
 
 class AnswerNow(BaseModel):
@@ -149,7 +151,11 @@ async def list_streams(request: Request, who: Reader) -> list[StreamInfo]:
     """All streams."""
     server = server_of(request)
     streams = server.session.catalog.streams.values()
-    return [_stream(stream, server.runtime.statistics(stream.name)) for stream in streams]
+    runtime = server.runtime
+    return [
+        _stream(stream, runtime.statistics(stream.name), runtime.reason(stream.name))
+        for stream in streams
+    ]
 
 
 def describe(server: Server, query: Query) -> dict[str, Any]:
@@ -225,7 +231,7 @@ def _led_by(focal: Focal, extents: list[float], k: int | None) -> FocalObject:
     return FocalObject(stream=focal.stream, key=focal.key, extents=extents, k=k)
 
 
-def _stream(stream: Stream, counts: Mapping[str, int]) -> StreamInfo:
+def _stream(stream: Stream, counts: Mapping[str, int], reason: str | None) -> StreamInfo:
     return StreamInfo(
         name=stream.name,
         columns=[column.name for column in stream.columns],
@@ -236,4 +242,5 @@ def _stream(stream: Stream, counts: Mapping[str, int]) -> StreamInfo:
         bounds=list(stream.bounds) if stream.bounds is not None else None,
         source=stream.source.kind if stream.source is not None else None,
         **{key: counts[key] for key in ("objects", "readings", "late", "bad")},
+        last_reason=reason,
     )

@@ -52,7 +52,8 @@ class Manifest:
     `home` is the id of the home that it belongs to, `cells` the matrix, `ingest` the last of the
     pushed readings, `inputs` what was read (with the advances of the wall clock). `clocks` are the
     last complete instants of the streams, `instants` those that sets of streams have reached
-    together, and `totals` the counts of each stream since the beginning.
+    together, `totals` the counts of each stream since the beginning, and `reasons` why a reading of
+    it was set aside last.
     """
 
     tick: int
@@ -68,6 +69,7 @@ class Manifest:
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     instants: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     written: float = 0.0
     format: int = FORMAT

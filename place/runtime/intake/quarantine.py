@@ -26,5 +26,7 @@ def _line(stream: str, tick: int, row: Rejected) -> bytes:
         "reason": row.reason,
         "text": row.text,
     }
+    if row.hint:
+        fields["hint"] = row.hint
     # a file's name may hold bytes that are no text, which Python keeps as half letters
     return (json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

@@ -354,6 +354,7 @@ class Pipeline:
                 "late": first.late[stream],
                 "bad": before.get("bad", 0) + bad,
             }
+        reasons = {**(previous.reasons if previous is not None else {}), **first.reasons}
         aside = [name for result in results for name in result.quarantine]
         told = {
             "deltas": sum(each.deltas for each in posted)
@@ -375,6 +376,7 @@ class Pipeline:
             clocks=first.clocks,
             instants=first.instants,
             totals={**totals, "": told},
+            reasons={name: reason for name, reason in reasons.items() if name in totals},
         )
 
     # What is kept

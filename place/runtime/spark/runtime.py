@@ -289,6 +289,12 @@ class SparkRuntime:
         blank = {"objects": 0, "readings": 0, "late": 0, "bad": 0}
         return blank if last is None else {**blank, **last.totals.get(name, {})}
 
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last."""
+        last = self.pipeline.last
+        name = self.catalog.streams[fold(stream)].name
+        return last.reasons.get(name) if last is not None else None
+
     def answers(self, queries: Sequence[str]) -> tuple[int, dict[str, Answer]]:
         """The answers of registered queries as of one tick, and that tick."""
         with self.pipeline.lock:

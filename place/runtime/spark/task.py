@@ -37,7 +37,7 @@ from place.runtime.durable.manifest import Posted, Saved
 from place.runtime.durable.outbox import write_outbox
 from place.runtime.durable.pack import read_facts, read_tables, write_tables
 from place.runtime.durable.storage import Storage, digest
-from place.runtime.intake.check import Rejected, Routed, late_readings
+from place.runtime.intake.check import Rejected, Routed, last_late, late_readings
 from place.runtime.intake.files import read_file
 from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
@@ -54,12 +54,14 @@ _KEPT: OrderedDict[tuple[str, str], tuple[str, Worker]] = OrderedDict()
 
 @dataclass(frozen=True)
 class FileInput:
-    """A file of a stream's source, still to be read and checked; `order` is its place."""
+    """A file of a stream's source, still to be read and checked; `order` is its place, `latest` the
+    latest time that its readings may have."""
 
     stream: str
     path: str
     order: int = 0
     arrival: int | None = None
+    latest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class PackInput:
     bad: int = 0
     quarantine: tuple[str, ...] = ()
     seconds: float = 0.0
+    reason: str | None = None
+    """Why a row was set aside, if any was."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,8 @@ class CellResult:
     readings: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why a reading of a stream was set aside, where any was."""
     objects: dict[str, int] = field(default_factory=dict)
     clocks: dict[str, int | None] = field(default_factory=dict)
     instants: dict[str, int] = field(default_factory=dict)
@@ -176,7 +182,8 @@ def keep_routed(
     rejected = [bad for routed in parts.values() for bad in routed.rejected]
     aside = _set_aside(job, stream, rejected)
     seconds = time.perf_counter() - start
-    return PackInput(file, order, stream, len(rejected), aside, seconds)
+    reason = str(rejected[0]) if rejected else None
+    return PackInput(file, order, stream, len(rejected), aside, seconds, reason)
 
 
 def _keep_told(job: Job, told: Sequence[Told]) -> str:
@@ -193,7 +200,7 @@ def _made(job: Job, item: StepsInput) -> list[Told]:
 def _read(catalog: Catalog, item: FileInput) -> Routed:
     stream = catalog.streams[fold(item.stream)]
     filesystem, path = _opened(item.path)
-    return read_file(stream, path, filesystem, arrival=item.arrival)
+    return read_file(stream, path, filesystem, arrival=item.arrival, latest=item.latest)
 
 
 def _opened(path: str) -> tuple[pa.fs.FileSystem, str]:
@@ -290,11 +297,15 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
         for stream, bad in rejected.items():
             result.bad[stream] = result.bad.get(stream, 0) + len(bad)
             result.quarantine += _set_aside(job, stream, bad)
+            if bad:
+                result.reasons[stream] = str(bad[0])
         for segment in worker.aside:
-            late = late_readings(job.after.value.streams[fold(segment.stream)], segment.table)
+            definition = job.after.value.streams[fold(segment.stream)]
+            late = late_readings(definition, segment.table)
             result.quarantine += _set_aside(job, segment.stream, late)
+            result.reasons[segment.stream] = last_late(definition, segment.table)
     else:  # one cell tells for all
-        result.quarantine, result.bad = (), {}
+        result.quarantine, result.bad, result.reasons = (), {}, {}
     _tell(worker, result)
     _keep(job.storage, result.cell, token, worker)
     _spare_the_collector()
@@ -420,6 +431,8 @@ def _gather(
             result.times["route"] = max(result.times.get("route", 0.0), item.seconds)
             if item.stream is not None:
                 result.bad[item.stream] = result.bad.get(item.stream, 0) + item.bad
+                if item.reason:
+                    result.reasons[item.stream] = item.reason
         elif isinstance(item, StepsInput):
             told += _made(job, item)
         else:
