@@ -123,7 +123,13 @@ DOORS: dict[str, Callable[[Stream, dict[str, Any], Path], list[Found]]] = {
     "arrow": lambda stream, row, _: _pushed(stream, _arrow(row)),
     "pandas": lambda stream, row, _: _pushed(stream, pandas.DataFrame([row], dtype=object)),
     "polars": lambda stream, row, _: _pushed(
-        stream, polars.DataFrame([polars.Series(k, [v], strict=False) for k, v in row.items()])
+        stream,
+        polars.DataFrame(
+            [
+                polars.Series(k, np.array([v]) if isinstance(v, np.generic) else [v], strict=False)
+                for k, v in row.items()
+            ]
+        ),
     ),
     "DataFrame": lambda stream, row, _: _of(check_table(stream, _arrow(row), "partition 0")),
     "HTTP objects": _body("application/json", lambda row: b"[" + _dumped(row) + b"]"),

@@ -17,6 +17,7 @@ from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.history import History
 from place.engine.matrix import Place
+from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.observed import observed
 from place.engine.partial_answers import Found
@@ -64,6 +65,7 @@ class Worker:
         self.clocks = Clocks()
         self.timelines: dict[frozenset[str], Timeline] = {}
         self.histories: dict[str, History] = {}
+        self.gaps: dict[str, Gaps] = {}
         self.readings: dict[str, int] = {}
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
@@ -154,6 +156,11 @@ class Worker:
             del self.histories[name]
         for name in streams.keys() - self.histories.keys():
             self.histories[name] = History.empty(streams[name], self.dictionary)
+        for name in self.gaps.keys() - streams.keys():
+            del self.gaps[name]
+        for name in streams.keys() - self.gaps.keys():
+            if streams[name].fills_gaps:
+                self.gaps[name] = Gaps.empty(streams[name], self.dictionary)
 
     def _stores(self, name: str) -> list[Objects]:
         """The objects of a stream, those of other rows among them."""
@@ -219,6 +226,10 @@ class Worker:
                     self._hear(item)
             else:
                 self.clocks.advance(item.time, item.stream)
+        for name, gaps in self.gaps.items():
+            complete = gaps.release(self.clocks.closed(name))
+            if complete is not None:
+                self._offer(name, complete)
         for name, history in self.histories.items():
             history.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
         found: list[Found] = []
@@ -242,6 +253,12 @@ class Worker:
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
         self.late[name] += int(len(in_time) - in_time.sum())
         self.readings[name] += int(len(messages) - messages.gone.sum())
+        if name in self.gaps:
+            self.gaps[name].hear(messages)
+        else:
+            self._offer(name, messages)
+
+    def _offer(self, name: str, messages: Messages) -> None:
         self.histories[name].hear(messages)
         for streams, timeline in self.timelines.items():
             if name in streams:

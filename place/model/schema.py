@@ -72,6 +72,9 @@ class Stream:
     max_future: int | None = None
     """How far a reading's time may be ahead of the clock on the wall; None is up to the door."""
 
+    fills_gaps: bool = False
+    """Whether a column that a reading leaves out keeps the value that its object had before."""
+
     def names_of(self, column: int) -> tuple[str, ...]:
         """The names by which a column is found where readings have names, the best one first.
 

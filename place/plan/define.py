@@ -38,6 +38,7 @@ from place.plan.options import (
     evaluation,
     fraction,
     furthest,
+    keeps_last,
     positive_duration,
     positive_number,
     space,
@@ -56,6 +57,7 @@ STREAM_OPTIONS = (
     "timestamps",
     "columns",
     "max_future",
+    "missing",
     "retain",
     "max_speed",
     "report_every",
@@ -110,6 +112,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
         timestamps=_shared(statement, options, "timestamps", form_of_timestamps),
         called=_shared(statement, options, "columns", partial(names_of_columns, columns)) or (),
         max_future=options.read("max_future", furthest),
+        fills_gaps=options.read("missing", keeps_last) or False,
     )
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)

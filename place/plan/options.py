@@ -63,6 +63,14 @@ def furthest(text: str) -> int:
     return LATEST if text.strip().casefold() == "any" else parse_duration(text)
 
 
+def keeps_last(text: str) -> bool:
+    """Whether what is missing is as it was last; else it is NULL."""
+    chosen = text.strip().casefold()
+    if chosen not in ("last", "null"):
+        raise PlaceError(f"missing = '{text}' does not exist", hint="write 'last' or 'null'")
+    return chosen == "last"
+
+
 def evaluation(text: str) -> int | None:
     """The period of the instants; None for every timestamp."""
     if text.strip().casefold() == PROGRESSIVE:
