@@ -46,6 +46,8 @@ def test_status_tells_counts_sizes_and_times(
         "bad": 0,
         "time": (START + 6) * 1_000_000,
         "lag": pytest.approx(time.time() - START, rel=0.01),
+        "reason": "Cars: late: its time 2026-01-01 00:00:03 was over when it came; the option"
+        " lateness of the stream says how long it waits for readings",
     }
     assert status["deltas"] == 1
     assert status["sizes"]["state"] > 0
@@ -190,3 +192,22 @@ def test_a_replay_does_not_depend_on_how_it_is_run(recorded: Path) -> None:
         found.append(Counter(zip(*columns, strict=True)))
     assert found[0] == found[1] == found[2] == found[3]
     assert found[0].total() > 50
+
+
+def test_a_replay_in_which_every_row_is_set_aside(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    csv, setup = recorded / "epochs.csv", recorded / "epochs.sql"
+    csv.write_text("id,x,y,ts\n1,1,1,5\n2,1,1,6\n")
+    columns = "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)"
+    asked = ["replay", "--setup", str(setup), "--readings", str(csv)]
+    asked += ["--out", str(recorded / "out.parquet")]
+    setup.write_text(f"{columns};{NEAR.replace(', kind', '')};")
+    assert main(asked) == 1
+    first = f"nothing was taken: all of 2 rows are set aside. The first: {csv}, line 2: column"
+    reason = "'5' is not a TIMESTAMP: so small a number does not tell its unit, and no option"
+    said = capsys.readouterr().err.strip()
+    assert said.startswith(f'{first} "ts": {reason} timestamps does; ')
+    setup.write_text(f"{columns} WITH (timestamps = 'seconds');{NEAR.replace(', kind', '')};")
+    assert main(asked) == 0
+    assert "2 readings, 2 deltas" in capsys.readouterr().out

@@ -20,8 +20,9 @@ from place.model.schema import Stream
 from place.model.segment import make_segment
 from place.model.types import Type
 from place.runtime.intake import check, csv_file, lines
-from place.runtime.intake.check import FIRST_TIME, LAST_TIME, Routed, check_table
+from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
+from place.runtime.intake.judge import FIRST_TIME, LAST_TIME
 from place.runtime.intake.values import settle
 from tests.harness.route import (
     EARTH,

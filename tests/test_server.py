@@ -87,7 +87,7 @@ def test_readings_of_any_format_and_which_of_them_are_refused(served: Running, m
     reply = post(served, BODIES[media], f"{media}; charset=utf-8")
     assert reply.status_code == 200, reply.text
     body = reply.json()
-    assert (body["taken"], body["refused_count"]) == (1, 2)
+    assert (body["taken"] + body["late"], body["refused_count"]) == (1, 2)
     assert [each["row"] for each in body["refused"]] == [1, 2]
     assert all(each["reason"] for each in body["refused"])
 
@@ -106,6 +106,33 @@ def test_a_stream_without_a_time_of_its_own_goes_by_the_arrival(served: Running)
     wait_for(lambda: served.answer("arrived") == [[1]])
     served.push("Arriving", [[1, 9, 9], [2, 2, 2]])
     wait_for(lambda: served.answer("arrived") == [[2]])
+
+
+def test_late_readings_are_counted_and_the_future_is_refused(served: Running) -> None:
+    served.sql("CREATE STREAM Timed (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)")
+
+    def push(*seconds: int) -> tuple[int, int]:
+        body = served.push("timed", [[1, 1, 1, f"2026-01-01 00:00:{s:02d}"] for s in seconds])
+        return body["taken"], body["late"]
+
+    def stream() -> dict[str, Any]:
+        found = served.http.get("/streams").json()
+        return next(each for each in found if each["name"] == "Timed")
+
+    assert push(10, 20, 15) == (2, 1)
+    wait_for(lambda: stream()["readings"] == 2)
+    assert push(19, 21) == (1, 1)
+    wait_for(lambda: stream()["late"] == 2)
+    assert stream()["last_reason"].startswith("Timed: late: its time 2026-01-01 00:00:19 was over")
+    ahead = {"id": 1, "x": 1, "y": 1, "ts": "2150-01-01"}
+    body = served.push("timed", [ahead])
+    assert (body["taken"], body["refused_count"]) == (0, 1)
+    (refused,) = body["refused"]
+    assert refused["reason"] == 'column "ts": 2150-01-01 00:00:00 is too far in the future'
+    assert "max_future" in refused["hint"]
+    reply = served.http.post("/streams/timed/readings", json=[], params={"time": "2150-01-01"})
+    assert (reply.status_code, error_of(reply)["code"]) == (400, "wrong_time")
+    assert push(22) == (1, 0)
 
 
 def test_many_that_are_refused_are_counted_and_some_are_listed(served: Running) -> None:
@@ -188,7 +215,7 @@ def test_when_the_pipeline_lags_more_is_refused_for_a_while(served: Running) -> 
     usual, served.server.settings = served.server.settings, tight
     try:
         with served.server.runtime.pause():  # no tick takes them
-            assert served.push("cars", [car(1, 9, 20)])["taken"] == 1
+            served.push("cars", [car(1, 9, 20)])
             reply = served.http.post("/streams/cars/readings", json=[car(1, 9, 21)])
     finally:
         served.server.settings = usual
@@ -226,7 +253,7 @@ def test_ticks_that_fail_are_seen_in_the_health(
 
 def test_statements_and_their_errors(served: Running) -> None:
     body = served.sql("SELECT id FROM Cars INSIDE (90, 90, 91, 91); SHOW STREAMS")
-    assert body["columns"] == ["stream", "objects", "readings", "late"]
+    assert body["columns"] == ["stream", "objects", "readings", "late", "last reason"]
     reply = served.http.post("/sql", json={"sql": "SHOW STREAMS;\nSELECT id FROM Cabs"})
     error = error_of(reply)
     assert (reply.status_code, error["code"]) == (400, "wrong_statement")

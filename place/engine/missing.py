@@ -81,7 +81,7 @@ class Gaps:
         return Messages(messages.keys, messages.times, messages.gone, rows)
 
     def _begins(self, said: Messages, order: Longs) -> Bools:
-        """Where, in the order of keys, an object begins to live; who is gone has nothing to keep."""
+        """Where, in the order of keys, an object begins to live; who is gone keeps nothing."""
         keys, times, gone = said.keys[order], said.times[order], said.gone[order]
         begins = np.ones(len(order), np.bool_)
         begins[1:] = (keys[1:] != keys[:-1]) | gone[1:] | gone[:-1]

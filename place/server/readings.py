@@ -20,10 +20,11 @@ from place.model.clock import Clock
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.plan.catalog import fold
-from place.runtime.intake.check import Rejections, Routed, check_moment, check_table
+from place.runtime.intake.check import Rejections, Routed, check_table
 from place.runtime.intake.csv_file import read_csv
 from place.runtime.intake.files import check_json
 from place.runtime.intake.future import latest_time, wall_clock
+from place.runtime.intake.judge import check_moment
 from place.runtime.intake.lines import blocks_of
 from place.runtime.intake.pushed import check_rows, moment_of
 from place.server.access import Sender, server_of

@@ -28,17 +28,16 @@ from place.model.schema import Stream
 from place.model.types import Type
 from place.runtime.intake.check import (
     Described,
-    Examined,
     Layout,
     Rejections,
     empty_segment,
-    examine,
     examine_table,
     find_layout,
     joined,
     line_text,
 )
 from place.runtime.intake.convert import Converted, Mask, convert
+from place.runtime.intake.judge import Examined, examine
 from place.runtime.intake.lines import (
     LONGEST,
     NOT_UTF8,

@@ -17,7 +17,6 @@ from place.errors import ReadingError
 from place.model.schema import Stream
 from place.plan.external import FORMATS
 from place.runtime.intake.check import (
-    Arrival,
     Rejections,
     Routed,
     check_table,
@@ -27,6 +26,7 @@ from place.runtime.intake.check import (
 from place.runtime.intake.csv_file import read_csv
 from place.runtime.intake.json_array import read_array
 from place.runtime.intake.json_file import read_json, read_messages
+from place.runtime.intake.judge import Arrival
 from place.runtime.intake.lines import LONGEST, Damaged, blocks_of, chunks_of, without_mark
 
 ENDINGS = {

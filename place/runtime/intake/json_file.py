@@ -26,11 +26,9 @@ from place.model.schema import Stream
 from place.model.types import Type
 from place.runtime.intake.check import (
     OP,
-    Arrival,
     Described,
     Layout,
     Rejections,
-    examine,
     examine_table,
     joined,
     line_text,
@@ -38,6 +36,7 @@ from place.runtime.intake.check import (
     reads_op,
 )
 from place.runtime.intake.convert import Converted, convert_objects
+from place.runtime.intake.judge import Arrival, examine
 from place.runtime.intake.lines import (
     LONGEST,
     NOT_UTF8,

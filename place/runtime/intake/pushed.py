@@ -22,18 +22,16 @@ from place.model.schema import Stream
 from place.model.segment import read_segment
 from place.model.types import Type, ValueMismatch, coerce, shown
 from place.runtime.intake.check import (
-    DISAPPEAR,
     OP,
     Rejected,
     Rejections,
     Routed,
-    check_moment,
     check_table,
-    examine,
 )
 from place.runtime.intake.convert import convert_objects
 from place.runtime.intake.future import latest_time, wall_clock
 from place.runtime.intake.json_file import Item, ObjectReader
+from place.runtime.intake.judge import DISAPPEAR, check_moment, examine
 
 Moment: TypeAlias = str | int | date | np.datetime64
 """A time as it is given in Python; also a datetime or a Timestamp of pandas, which are dates."""

@@ -37,7 +37,12 @@ from place.runtime.durable.manifest import Posted, Saved
 from place.runtime.durable.outbox import write_outbox
 from place.runtime.durable.pack import read_facts, read_tables, write_tables
 from place.runtime.durable.storage import Storage, digest
-from place.runtime.intake.check import Rejected, Routed, last_late, late_readings
+from place.runtime.intake.check import (
+    Rejected,
+    Routed,
+    last_late,
+    late_readings,
+)
 from place.runtime.intake.files import read_file
 from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
