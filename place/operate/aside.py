@@ -7,12 +7,12 @@ has should see that it failed.
 
 from __future__ import annotations
 
-import json
 import sys
 
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.storage import Storage
 from place.runtime.intake.check import Rejected
+from place.runtime.intake.quarantine import unpack
 
 
 def nothing_taken(count: int, first: Rejected | str) -> str:
@@ -44,9 +44,6 @@ def set_aside_since(
     first = before.tick + 1 if before is not None else 1
     names = [name for name, _ in storage.list("quarantine")]
     for name in sorted(name for name in names if name >= f"quarantine/{first:012d}"):
-        for line in storage.read(name).splitlines()[:1]:
-            found = json.loads(line)
-            keys = ("source", "line", "reason", "text")
-            rejected = Rejected(*(found[key] for key in keys), found.get("hint", ""))
+        for rejected in unpack(storage.read(name)):
             return aside, str(rejected)
     return aside, next(iter(after.reasons.values()), "it is not known why")

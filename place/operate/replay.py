@@ -7,13 +7,12 @@ every runtime, however files fall into ticks.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.fs
@@ -36,7 +35,7 @@ from place.runtime.durable.outbox import pieces_of
 from place.runtime.durable.sinks import CHANGELOG, changelog, shown
 from place.runtime.intake.check import Rejected, late_readings
 from place.runtime.intake.files import read_file
-from place.runtime.intake.quarantine import pack
+from place.runtime.intake.quarantine import pack, unpack
 from place.runtime.local import LocalRuntime
 from place.session import RUNTIMES, Session, connect
 
@@ -153,11 +152,7 @@ class OnSpark:
         manifest = self._runtime.read_files(self._stream.name, files)
         after = self._runtime.statistics(self._stream.name)
         storage = self._runtime.pipeline.storage
-        rejected = [
-            Rejected(*(bad[k] for k in ("source", "line", "reason", "text")), bad.get("hint", ""))
-            for name in manifest.quarantine
-            for bad in _lines(storage.read(name))
-        ]
+        rejected = [bad for name in manifest.quarantine for bad in unpack(storage.read(name))]
         count = after["readings"] + after["late"] - before["readings"] - before["late"]
         return Taken(count, rejected, list(changelog(storage, manifest, None)))
 
@@ -166,11 +161,6 @@ class OnSpark:
         if manifest is None:
             return []
         return list(changelog(self._runtime.pipeline.storage, manifest, None))
-
-
-def _lines(content: bytes) -> Iterator[dict[str, Any]]:
-    for line in content.splitlines():
-        yield json.loads(line)
 
 
 def _modified(path: str) -> int:

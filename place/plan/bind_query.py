@@ -290,9 +290,8 @@ def _bind_focal(
             f'stream "{stream.name}" is {stream.space.value}, but "{relation.name}" is'
             f" {space.value}",
             focal.stream.at if focal.stream else focal.key.at,
-            hint="a query lives in one space: create the other with"
-            f" WITH (space = '{stream.space.value}'), or this one with"
-            f" WITH (space = '{space.value}')",
+            hint=f'a query lives in one space: create "{relation.name}" WITH (space ='
+            f" '{stream.space.value}'), or \"{stream.name}\" WITH (space = '{space.value}')",
         )
     key_column = stream.columns[stream.key]
     value = focal.key.value

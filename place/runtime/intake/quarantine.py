@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from place.runtime.intake.check import Rejected
 
@@ -15,6 +16,15 @@ def pack(stream: str, tick: int, rejected: list[Rejected]) -> bytes:
  has 4", "text": "oops"}\\n'
     """
     return b"".join(_line(stream, tick, row) for row in rejected)
+
+
+def unpack(content: bytes) -> Iterator[Rejected]:
+    """The rejected rows of such lines."""
+    for line in content.splitlines():
+        found = json.loads(line)
+        yield Rejected(
+            found["source"], found["line"], found["reason"], found["text"], found.get("hint", "")
+        )
 
 
 def _line(stream: str, tick: int, row: Rejected) -> bytes:
