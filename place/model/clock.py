@@ -96,6 +96,10 @@ class Clocks:
         for name in latenesses.keys() - self._clocks.keys():
             self._clocks[name] = Clock(latenesses[name])
 
+    def forget(self, stream: str) -> None:
+        """A stream has told no time, as far as anybody knows."""
+        self._clocks[stream] = Clock(self._clocks[stream].lateness)
+
     def tell(self, stream: str, time: int) -> bool:
         """A reading of this time is there: is it in time?"""
         return self._clocks[stream].tell(time)

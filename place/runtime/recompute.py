@@ -119,21 +119,47 @@ class ReferenceRuntime:
         for key, query in before.queries.items():
             if not query.streams:  # what reads no stream happens when statements do
                 self._evaluated[key] = self._clocks.now(query.streams)
-            if catalog.queries.get(key) is None:
+            if catalog.queries.get(key) != query:
                 deltas += difference(
                     query.name, self._answers.pop(key), Counter(), self._evaluated.pop(key)
                 )
+        reset = self._forget_reset(before)
         self._follow_streams()
         for key, query in catalog.queries.items():
             refreshed = any(
                 before.contents.get(fold(t)) is not catalog.contents[fold(t)] for t in query.tables
             )
-            if key not in self._answers:
+            if key in self._answers and query.streams & reset:
+                deltas += self._begin_anew(key, query)
+            elif key not in self._answers:
                 self._answers[key] = Counter()
                 self._evaluated[key] = self._clocks.join(query.streams)
                 deltas += self._evaluate(key, query, self._evaluated[key])
             elif refreshed:
                 deltas += self._evaluate(key, query, self._evaluated[key])
+        return deltas
+
+    def _forget_reset(self, before: Catalog) -> set[str]:
+        """The streams that begin anew: as if they had told nothing yet."""
+        reset = set()
+        for key, stream in self.catalog.streams.items():
+            revision = self.catalog.revisions.get(key)
+            if key in before.streams and before.revisions.get(key) != revision:
+                self._readings[stream.name], self._late[stream.name] = [], []
+                self._clocks.forget(stream.name)
+                reset.add(stream.name)
+        return reset
+
+    def _begin_anew(self, key: str, query: Query) -> list[Delta]:
+        """What a query answers without the readings of a stream, at the last instant that it has
+        reached; it goes on from where its streams are now, which may be before that."""
+        reached, begins = self._evaluated[key], self._clocks.join(query.streams)
+        deltas: list[Delta] = []
+        if begins > reached:
+            deltas = difference(query.name, self._answers[key], Counter(), reached)
+            self._answers[key] = Counter()
+        deltas += self._evaluate(key, query, max(reached, begins))
+        self._evaluated[key] = begins
         return deltas
 
     def _follow_streams(self) -> None:

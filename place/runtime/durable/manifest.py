@@ -84,6 +84,18 @@ class Manifest:
         return [posted.file for posted in self.outbox]
 
 
+def reasons_since(
+    before: Manifest | None, new: Mapping[str, str], totals: Mapping[str, Mapping[str, int]]
+) -> dict[str, str]:
+    """Why readings were set aside last, of the streams of which any were."""
+    known = {**(before.reasons if before is not None else {}), **new}
+    return {
+        name: known[name]
+        for name, counts in totals.items()
+        if name in known and counts["late"] + counts["bad"]
+    }
+
+
 def name_of(tick: int) -> str:
     """The name of a tick's manifest; names are in the order of ticks."""
     return f"{DIRECTORY}/{tick:012d}.json"
