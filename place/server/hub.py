@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,9 @@ from place.errors import PlaceError
 from place.model.time import BEGINNING
 from place.plan.catalog import fold
 from place.plan.query import Query
-from place.runtime.durable import manifest as manifests
+from place.runtime.durable.deltas import NotKept
 from place.runtime.durable.manifest import Manifest
+from place.runtime.interface import DurableRuntime
 from place.server.access import Who
 from place.server.encode import (
     INITIAL,
@@ -34,15 +35,13 @@ from place.server.encode import (
     backlog,
     encode_tick,
     gone,
+    in_outbox,
     row_texts,
     whole_answer,
 )
 from place.server.errors import Refused, busy, not_found
 from place.server.store import Id
 from place.server.subscriber import Subscriber
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 LOG = logging.getLogger("place.server")
 ASKED_TOGETHER, PAUSE = 200, 0.5
@@ -107,7 +106,7 @@ _Item = Manifest | _Wish | _Change | _Leave | None
 class Hub:
     """Who is told what. `start` and the coroutines belong to the event loop."""
 
-    def __init__(self, runtime: SparkRuntime, limit: int, most: int) -> None:
+    def __init__(self, runtime: DurableRuntime, limit: int, most: int) -> None:
         self._runtime = runtime
         self._limit = limit
         self._most = most
@@ -131,14 +130,13 @@ class Hub:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         with self._runtime.pause():
-            self.last = self._runtime.pipeline.last
-            self._runtime.pipeline.on_commit.append(self._items.put)
+            self.last = self._runtime.last
+            self._runtime.watch(self._items.put)
         self._thread.start()
 
     def stop(self) -> None:
         """End all subscriptions and the thread."""
-        with self._runtime.pause():
-            self._runtime.pipeline.on_commit.remove(self._items.put)
+        self._runtime.unwatch(self._items.put)
         self._items.put(None)
         self._thread.join()
 
@@ -281,8 +279,7 @@ class Hub:
                 if known is not None and known[1] < tick:
                     self._sizes[names[place]] = known[0] + int(growth[place]), known[1]
 
-        storage = self._runtime.pipeline.storage
-        found = encode_tick(storage, tick, manifest.files, self._watches, tally)
+        found = encode_tick(self._runtime.deltas.of(manifest), self._watches, tally)
         gifts: list[tuple[Subscriber, list[Message]]] = []
         for name, encoded in found.items():
             watch = self._watches[name]
@@ -384,8 +381,8 @@ class Hub:
             tick, answer = known[name]
             return tick, Counter(answer)
         now = self.tick
-        if after is not None and (after[0] > now or after[0] < wish.registered):
-            raise gone(after[0])
+        if after is not None:
+            self._check_kept(after, now, wish.registered)
         watch = self._watches.setdefault(name, Watch(tick=now))
         messages: list[Message] = []
         if wish.wants_answer:
@@ -404,27 +401,33 @@ class Hub:
         wish.subscriber.since = now
         return Joined(wish.subscriber, messages, after, now)
 
+    def _check_kept(self, after: Id, now: int, registered: int) -> None:
+        """Whoever is too late is told before anything else is sent."""
+        if not registered <= after[0] <= now:
+            raise gone(after[0])
+        try:
+            self._runtime.deltas.check(in_outbox(after))
+        except NotKept:
+            raise gone(after[0]) from None
+
     def _rest_of_answer(
         self, query: Query, after: Id, tick: int, answer: Counter[str]
     ) -> list[Message]:
         """What was still to come of an answer as of an earlier tick, which deltas lead back to."""
         before = Counter(answer)
         since = (after[0], LAST)
-        for encoded in backlog(self._runtime.pipeline.storage, query.name, since, tick):
+        for encoded in backlog(self._runtime.deltas, query.name, since, tick):
             encoded.apply(before, -1)
         start = after[1] - INITIAL + 1
         return list(whole_answer(before, after[0], self._instant(query, after[0]), start))
 
     def _instant(self, query: Query, tick: int) -> int:
         """The instant that a query had reached with a tick."""
-        last = self._runtime.pipeline.last
-        if last is None:
+        manifest = self._runtime.last
+        if manifest is not None and manifest.tick != tick:
+            manifest = self._runtime.deltas.manifest(tick)
+        if manifest is None:
             return BEGINNING
-        try:
-            storage = self._runtime.pipeline.storage
-            manifest = last if last.tick == tick else manifests.load(storage, tick)
-        except FileNotFoundError:
-            raise gone(tick) from None
         return manifest.instants.get(",".join(sorted(query.streams)), BEGINNING)
 
     def _ask_sizes(self) -> None:

@@ -8,13 +8,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from anyio import CapacityLimiter
 
 from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.plan.query import Query
+from place.runtime.interface import durable
 from place.runtime.tables import TableLoader
 from place.server.access import Who
 from place.server.errors import not_found
@@ -24,9 +24,6 @@ from place.server.settings import Settings
 from place.server.store import LOCAL, Owned, ServerStore
 from place.server.webhooks import Webhooks
 from place.session import Session
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 LOG = logging.getLogger("place.server")
 WATCH = 1.0
@@ -44,7 +41,7 @@ class Server:
         look: Callable[[float], object] | None = None,
     ) -> None:
         self.session = session
-        self.runtime = cast("SparkRuntime", session.runtime)
+        self.runtime = durable(session.runtime)
         self.settings = settings
         self.began = time.time()
         self.store = ServerStore(home)

@@ -83,8 +83,8 @@ async def _send(server: Server, joined: Joined, outlet: Outlet) -> None:
     is_news = bool(joined.messages)
     await send(joined.messages)
     if joined.after is not None:
-        storage = server.runtime.pipeline.storage
-        missed = backlog(storage, subscriber.query, joined.after, joined.until)
+        deltas = server.runtime.deltas
+        missed = backlog(deltas, subscriber.query, joined.after, joined.until)
         while (encoded := await to_thread.run_sync(next, missed, None)) is not None:
             is_news = True
             await send(encoded.messages)
