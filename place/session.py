@@ -34,7 +34,7 @@ from place.plan.catalog import PLURALS, Catalog, fold
 from place.plan.explain import explain, show_shape
 from place.plan.query import Query
 from place.runtime.durable.deltas import Deltas, Numbered
-from place.runtime.durable.retention import Keep
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.intake.pushed import Moment, disappearance_of, moment_of, readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime

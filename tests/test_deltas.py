@@ -14,12 +14,13 @@ from place.errors import ConfigurationError
 from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.deltas import WHOLE, Deltas, NotKept, TickDeltas
+from place.runtime.durable.kept_ticks import RECENT, Keep, KeptTicks
 from place.runtime.durable.manifest import Manifest, Posted
 from place.runtime.durable.outbox import pieces_of, write_outbox
 from place.runtime.durable.pack import load_pack, write_tables
-from place.runtime.durable.retention import RECENT, Keep, Retention
-from place.runtime.durable.storage import Damaged, Storage
+from place.runtime.durable.storage import Damaged, Storage, StorageFault, StorageFull
 from place.runtime.durable.webhook import LONGEST_PAUSE, Attempts
+from place.runtime.spark.failure import failure_of
 
 HOUR = 3600.0
 
@@ -51,7 +52,7 @@ class Home:
         self.open(keep)
 
     def open(self, keep: Keep) -> None:
-        self.kept = Retention(self.storage, keep)
+        self.kept = KeptTicks(self.storage, keep)
         self.kept.open()
         self.last = self.kept.last
         self.deltas = Deltas(self.storage, self.kept)
@@ -233,3 +234,17 @@ def test_pauses_between_attempts_double_up_to_a_minute() -> None:
     attempts.succeed()
     assert attempts.is_due
     assert (attempts.failures, attempts.error) == (0, None)
+
+
+def test_errors_of_tasks_are_told_apart_by_whose_fault_they_are() -> None:
+    around = "org.apache.spark.SparkException: Job aborted\n{}\n\tat org.apache.spark.Thing"
+    for line, kind in {
+        "place.runtime.durable.storage.StorageFull: no space left for a; free some": StorageFull,
+        "place.runtime.durable.storage.StorageFault: a cannot be written; mend it": StorageFault,
+        "place.runtime.durable.storage.Damaged: a is damaged; restore it": Damaged,
+        "OSError: [Errno 5] Input/output error": StorageFault,
+        "PermissionError: [Errno 13] Permission denied: '/home/outbox'": StorageFault,
+        "OSError: [Errno 28] No space left on device": StorageFull,
+        "ValueError: the readings are strange": ConfigurationError,
+    }.items():
+        assert type(failure_of(around.format(line))) is kind, line

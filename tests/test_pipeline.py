@@ -11,7 +11,7 @@ import place
 from place.errors import ConfigurationError
 from place.model.reading import Advance, Reading
 from place.runtime.durable.deltas import NotKept
-from place.runtime.durable.retention import Keep
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.storage import Storage
 from place.runtime.local import told_of
 from place.runtime.spark.session import start_session

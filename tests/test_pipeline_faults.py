@@ -20,7 +20,7 @@ from place.errors import ConfigurationError, PlaceError, StatementError
 from place.model.clock import Clock
 from place.model.segment import make_segment
 from place.operate.status import read_status
-from place.runtime.durable.retention import Keep
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.storage import StorageFault, StorageFull
 from place.runtime.durable.webhook import signature
 from place.runtime.intake.pushed import readings_of

@@ -164,7 +164,7 @@ def test_a_bug_in_the_answer_to_one_does_not_end_the_others(
         raise OverflowError("date value out of range")
 
     with monkeypatch.context() as patch:
-        patch.setattr("place.server.hub.Hub._fulfilled", fail)
+        patch.setattr("place.server.watched.Watched.fulfilled", fail)
         assert served.http.get("/queries/near/answer").status_code == 500
     assert served.http.get("/queries/near/answer").status_code == 200
     assert served.server.hub.is_alive

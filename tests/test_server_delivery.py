@@ -19,7 +19,7 @@ import websockets.exceptions
 from place.errors import ConfigurationError
 from place.model.segment import make_segment
 from place.model.time import format_timestamp
-from place.runtime.durable.retention import Keep
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.intake.pushed import readings_of
 from place.runtime.interface import tick_of
 from place.server.access import Who
@@ -95,7 +95,7 @@ def test_a_websocket_gets_the_answer_and_then_every_delta(served: Running, cars:
         assert view.seen[-1]["instant"].startswith("2026-01-01T")
         assert view.seen[-1]["sign"] == -1
     wait_for(lambda: not served.server.hub.subscribers())
-    wait_for(lambda: not served.server.hub._watches)
+    wait_for(lambda: not served.server.hub._watched.names)
 
 
 def test_who_resumes_after_any_id_misses_nothing_and_gets_nothing_twice(
@@ -394,8 +394,8 @@ def test_a_webhook_goes_on_after_whatever_went_wrong(
         patch.setattr(served.server.store, "advance_webhook", fail)
         cars.push((5, 1.0))
         (line,) = served.server.webhooks.of("near")
-        wait_for(lambda: line.error is not None)
-    wait_for(lambda: line.error is None)
+        wait_for(lambda: line.attempts.error is not None)
+    wait_for(lambda: line.attempts.error is None)
     cars.push((5, 9.0))
     wait_for(lambda: [d["sign"] for d in receiver.deltas()][-1] == -1)
     served.http.delete(f"/queries/near/webhooks/{hook['id']}")

@@ -18,9 +18,9 @@ from starlette.websockets import WebSocketDisconnect
 from place.server.access import Reader, admit, deny, server_of, spoken
 from place.server.encode import UP_TO_DATE, Message, backlog, parse_id
 from place.server.errors import Refused, error_body
-from place.server.hub import Joined
 from place.server.state import Server
 from place.server.subscriber import Ending
+from place.server.watched import Joined
 
 router = APIRouter()
 BEAT, PATIENCE, STALL = 15.0, 2.0, 60.0

@@ -8,7 +8,6 @@ that leaves nothing but orphans, which are swept; whatever happens after it find
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 import uuid
@@ -29,12 +28,13 @@ from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
+from place.runtime.durable.kept_ticks import Keep, KeptTicks
 from place.runtime.durable.manifest import Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.durable.pack import write_tables
-from place.runtime.durable.retention import Keep, Retention
-from place.runtime.durable.storage import Damaged, Storage, StorageFault, StorageFull
+from place.runtime.durable.storage import Storage
 from place.runtime.local import table_of
+from place.runtime.spark.failure import failure_of
 from place.runtime.spark.merge import Merger, merged_rows
 from place.runtime.spark.task import (
     CellResult,
@@ -79,8 +79,6 @@ class Entry:
 
 
 OnCommit = Callable[[Manifest], object]
-FROM_STORAGE = r"(OSError|IOError|PermissionError|BlockingIOError|InterruptedError)\b"
-"""What Python raises when a disk or a store does not work."""
 
 
 class Pipeline:
@@ -105,7 +103,7 @@ class Pipeline:
         self._catalogs: dict[int, Broadcast[Catalog]] = {}
         self._tables: set[str] = set()
         self.on_commit: list[OnCommit] = []
-        self.kept = Retention(storage, keep)
+        self.kept = KeptTicks(storage, keep)
         self.last: Manifest | None = self.kept.last
         self._check_home()
         self.kept.open()
@@ -293,7 +291,7 @@ class Pipeline:
         try:
             return rdd.collect()
         except Exception as error:  # of Spark, or of the bridge to Java: the text has the cause
-            raise _said(str(error)) from None
+            raise failure_of(str(error)) from None
 
     def _answer(self, job: Job, catalog: Catalog, results: list[CellResult]) -> Posted | None:
         """Settle what several cells have found about the same answers."""
@@ -394,22 +392,3 @@ def _metrics(
         "settle": round(settled - ran, 6),
         "seconds": round(settled - began, 6),
     }
-
-
-def _said(text: str) -> PlaceError:
-    """What went wrong in a task, in the words of whoever raised it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        for kind in (StorageFull, StorageFault, Damaged, ConfigurationError):
-            mark = f"{kind.__module__}.{kind.__name__}: "
-            if mark in line:
-                message, _, hint = line.partition(mark)[2].partition("; ")
-                return kind(message, hint=hint or None)
-        if "No space left on device" in line:
-            return StorageFull("no space left on the disk", hint="free some space and start again")
-    # What Python raised stands at the start of a line, with its name; the rest is where it was.
-    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b.*: ", line[:1000])]
-    told = raised[-1] if raised else lines[0] if lines else "Spark does not say why"
-    if re.match(FROM_STORAGE, told):
-        return StorageFault(f"the tick failed: {told}", hint="look at the disk or the store")
-    return ConfigurationError(f"the tick failed: {told}")

@@ -34,9 +34,9 @@ from place.plan.query import Query
 from place.runtime.durable.aside import FAILED
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
+from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import ATTEMPTS, Positions, read_positions
-from place.runtime.durable.retention import WRITTEN, Keep
 from place.runtime.durable.storage import Storage, StorageFault
 from place.runtime.interface import DurableRuntime, Listener, OnCommit
 from place.runtime.local import plan_of, told_of

@@ -36,7 +36,7 @@ class Keep:
     quarantine_bytes: int = 256 << 20
 
 
-class Retention:
+class KeptTicks:
     """The ticks of a storage that are kept. Only the process that makes ticks has one."""
 
     def __init__(self, storage: Storage, keep: Keep) -> None:
