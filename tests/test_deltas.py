@@ -66,7 +66,7 @@ class Home:
             outbox = (Posted(name, *written),)
         written_at = time.time() - ago
         manifest = Manifest(number, "home", 1, "1x1", {}, outbox, written=written_at)
-        manifest = self.kept.planned(manifest, delivered)
+        manifest = self.kept.planned(manifest, lambda: delivered)
         manifests.publish(self.storage, manifest)
         self.kept.committed(manifest)
         self.kept.sweep(manifest, self.last)
@@ -136,6 +136,24 @@ def test_deltas_are_kept_by_their_age(home: Home) -> None:
     home.open(Keep(seconds=5 * HOUR))
     home.tick()
     assert home.ticks() == [5]
+
+
+def test_a_sweep_that_was_cut_off_is_finished_at_the_next_start(home: Home) -> None:
+    home.open(Keep(seconds=100 * HOUR))
+    for hours in (40, 30, 0):
+        home.tick(hours, ago=hours * HOUR)
+    assert home.ticks() == [1, 2, 3]
+    gone = {name: home.storage.read(name) for name, _ in home.storage.list("")}
+    home.open(Keep(seconds=HOUR))
+    home.tick()
+    assert home.ticks() == [3]
+    for name, content in gone.items():
+        home.storage.replace(name, content)
+    home.open(Keep())
+    home.tick(4)
+    assert home.ticks() == [3, 5]
+    assert len(home.storage.names("outbox")) == 2
+    assert home.kept.kept_from == 3
 
 
 def test_deltas_are_kept_by_their_number_and_size(tmp_path: Path, home: Home) -> None:

@@ -125,15 +125,16 @@ def test_deltas_are_kept_for_as_long_as_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in").mkdir()
-    write_csv(tmp_path / "in" / "1.csv", [reading(1, 1, 1, 1)])
     setup = tmp_path / "setup.sql"
     setup.write_text(f"{CARS} FROM FILES ('{tmp_path}/in');\n{NEAR};\n")
     home = tmp_path / "home"
     call = ["run", "--setup", str(setup), "--home", str(home), "--once", "--master", "local[2]"]
-    for number, keep in ((2, "24h"), (9, "1 day"), (3, "0s")):
+    # A reading is evaluated when the next one comes.
+    for second, keep, files in ((1, "24h", 0), (2, "24h", 1), (3, "1 day", 2), (4, "0s", 1)):
+        row = reading(1, 1 if second % 2 else 9, 1, second)
+        write_csv(tmp_path / "in" / f"{second}.csv", [row])
         assert main([*call, "--keep", keep]) == 0
-        assert len(list((home / "outbox").iterdir())) == (1 if keep != "1 day" else 2)
-        write_csv(tmp_path / "in" / f"{number}.csv", [reading(1, number, 1, number)])
+        assert len(list(home.glob("outbox/*"))) == files
     capsys.readouterr()
     assert main(["changes", "--home", str(home), "--after", "1"]) == 1
     assert "not kept any more" in capsys.readouterr().err

@@ -84,7 +84,7 @@ def read_status(directory: Path) -> dict[str, Any]:
         "catalog": last.catalog,
         "cells": last.cells,
         "kept": len(numbers),
-        "floor": last.floor,
+        "kept_from": last.kept_from,
         "waiting": waiting,
         "set_aside": aside,
         "deltas": last.totals.get("", {}).get("deltas", 0),
@@ -132,7 +132,7 @@ def _show(status: dict[str, Any]) -> None:
     console.print(
         f"tick {status['tick']:,}, {status['ago']:.1f} s ago; catalog version {status['catalog']},"
         f" cells {status['cells']}; {status['deltas']:,} deltas so far;"
-        f" deltas are kept from tick {status['floor']:,} on"
+        f" deltas are kept from tick {status['kept_from']:,} on"
     )
     if status["set_aside"]:
         count, example = len(status["set_aside"]), status["set_aside"][0]

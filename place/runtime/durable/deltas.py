@@ -149,7 +149,7 @@ class Kept(Protocol):
     """Which ticks of a storage are kept."""
 
     @property
-    def floor(self) -> int:
+    def kept_from(self) -> int:
         """The deltas of ticks from this one on are kept."""
 
     def ticks_after(self, tick: int) -> list[int]:
@@ -166,9 +166,9 @@ class Beside:
         self._storage = storage
 
     @property
-    def floor(self) -> int:
+    def kept_from(self) -> int:
         last = self.at(WHOLE)
-        return manifests.load(self._storage, last).floor if last is not None else 1
+        return manifests.load(self._storage, last).kept_from if last is not None else 1
 
     def ticks_after(self, tick: int) -> list[int]:
         return [each for each in manifests.ticks(self._storage) if each > tick]
@@ -195,9 +195,9 @@ class Deltas:
 
     def check(self, after: Id) -> None:
         """Raise NotKept if there may have been deltas after an id that are not kept any more."""
-        floor = self._kept.floor
-        if _first(after) < floor:
-            raise _not_kept(after[0], floor)
+        kept_from = self._kept.kept_from
+        if _first(after) < kept_from:
+            raise _not_kept(after[0], kept_from)
 
     def after(self, after: Id | None, until: int | None = None) -> Iterator[TickDeltas]:
         """The deltas after an id, or all that are kept, tick by tick, up to a tick.
@@ -206,7 +206,7 @@ class Deltas:
         """
         if after is not None:
             self.check(after)
-        first = self._kept.floor if after is None else _first(after)
+        first = self._kept.kept_from if after is None else _first(after)
         for tick in self._kept.ticks_after(first - 1):
             if until is not None and tick > until:
                 return
@@ -223,9 +223,9 @@ class Deltas:
             manifest = manifests.load(self._storage, tick)
             return self.of(manifest)
         except FileNotFoundError as error:
-            floor = self._kept.floor
-            if tick < floor:  # swept while we read
-                raise _not_kept(tick, floor) from None
+            kept_from = self._kept.kept_from
+            if tick < kept_from:  # swept while we read
+                raise _not_kept(tick, kept_from) from None
             if manifest is not None:
                 raise Damaged(f"deltas of tick {tick} are missing: {error}") from None
             return None
@@ -252,8 +252,8 @@ def _first(after: Id) -> int:
     return max(1, tick + 1 if position >= WHOLE else tick)
 
 
-def _not_kept(tick: int, floor: int) -> NotKept:
+def _not_kept(tick: int, kept_from: int) -> NotKept:
     return NotKept(
-        f"the deltas of tick {tick} are not kept any more; they begin at tick {floor}",
+        f"the deltas of tick {tick} are not kept any more; they begin at tick {kept_from}",
         hint="take the answer as it is now, and go on from there",
     )

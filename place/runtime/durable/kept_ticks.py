@@ -1,7 +1,7 @@
 """What a home keeps, and what is swept: deltas are kept by their age and their size.
 
 A tick without deltas leaves nothing for good: its manifest goes as soon as some ticks have followed
-it. So the manifests have gaps, and each says by its `floor` from which tick on all deltas are kept.
+it. So the manifests have gaps, and each says by its `kept_from` from which tick on all deltas are kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from place.errors import PlaceError
@@ -52,7 +52,7 @@ class KeptTicks:
         self._quiet: list[str] = []
         self.size = 0
         """The bytes of all deltas that are kept."""
-        self.floor = 1
+        self.kept_from = 1
         """The deltas of ticks from this one on are kept."""
         known = manifests.ticks(storage)
         self.last = manifests.load(storage, known[-1]) if known else None
@@ -60,23 +60,12 @@ class KeptTicks:
 
     def open(self) -> None:
         """See what is kept; sweep what a killed process has left behind and no manifest names."""
-        known, last = manifests.ticks(self._storage), self.last
-        newest = last.tick if last is not None else 0
-        ticks, sizes = set(known), dict[int, int]()
-        for name, size in list(self._storage.list("outbox")):
-            tick = _tick_of(name)
-            is_named = tick in ticks and (last is None or tick < newest or name in last.files)
-            if is_named:
-                sizes[tick] = sizes.get(tick, 0) + size
-            else:
-                self._storage.remove(name)
-        states = {saved.file for saved in last.states.values()} if last is not None else set()
-        self._remove(name for name, _ in self._storage.list("state") if name not in states)
-        self._remove(name for name, _ in self._storage.list("segments"))
-        self._remove(n for n, _ in self._storage.list("quarantine") if _tick_of(n) > newest)
-        for directory in ("manifest", "sinks"):
-            drafts = [n for n in self._storage.names(directory) if n.endswith(".tmp")]
-            self._remove(f"{directory}/{name}" for name in drafts)
+        if self.last is not None:
+            self.kept_from = self.last.kept_from
+        found = manifests.ticks(self._storage)
+        self._remove(manifests.name_of(tick) for tick in found if tick < self.kept_from)
+        known = [tick for tick in found if tick >= self.kept_from]
+        sizes = self._sweep_orphans(set(known))
         quiet = []
         for tick in known:
             if tick in sizes or manifests.load(self._storage, tick).outbox:
@@ -87,8 +76,27 @@ class KeptTicks:
         self.size = sum(self._sizes)
         self._recent = deque(known[-RECENT:])
         self._remove(manifests.name_of(t) for t in quiet if t not in self._recent)
+
+    def _sweep_orphans(self, known: set[int]) -> dict[int, int]:
+        """Remove the files that belong to no tick; the sizes of the deltas of those that do."""
+        last, sizes = self.last, dict[int, int]()
+        newest, states, files = 0, set[str](), set[str]()
         if last is not None:
-            self.floor = last.floor
+            newest, files = last.tick, set(last.files)
+            states = {saved.file for saved in last.states.values()}
+        for name, size in list(self._storage.list("outbox")):
+            tick = _tick_of(name)
+            if name in files or (tick in known and tick < newest):
+                sizes[tick] = sizes.get(tick, 0) + size
+            else:
+                self._storage.remove(name)
+        self._remove(name for name, _ in self._storage.list("state") if name not in states)
+        self._remove(name for name, _ in self._storage.list("segments"))
+        self._remove(n for n, _ in self._storage.list("quarantine") if _tick_of(n) > newest)
+        for directory in ("manifest", "sinks"):
+            drafts = [n for n in self._storage.names(directory) if n.endswith(".tmp")]
+            self._remove(f"{directory}/{name}" for name in drafts)
+        return sizes
 
     # For those who read deltas
 
@@ -96,6 +104,11 @@ class KeptTicks:
         """The later ticks that have deltas, in their order."""
         with self._lock:
             return self._told[bisect_right(self._told, tick) :]
+
+    def count_after(self, tick: int) -> int:
+        """The number of later ticks that have deltas."""
+        with self._lock:
+            return len(self._told) - bisect_right(self._told, tick)
 
     def at(self, tick: int) -> int | None:
         """The newest tick up to this one whose manifest is kept."""
@@ -130,36 +143,38 @@ class KeptTicks:
 
     # At the end of a tick
 
-    def planned(self, manifest: Manifest, delivered: int) -> Manifest:
-        """A manifest that is about to be published, with the floor that is true from then on.
+    def planned(self, manifest: Manifest, delivered: Callable[[], int]) -> Manifest:
+        """A manifest that is about to be published, with `kept_from` as it is from then on.
 
-        What somebody has not got yet, who gets all up to `delivered`, is not given up.
+        `delivered` tells the last tick that all have got who get all: nothing after it is given up.
         """
         size = sum(posted.size for posted in manifest.outbox)
         more, place = int(size > 0), 0
         while (
             place < len(self._told)
-            and self._told[place] <= delivered
             and self._is_surplus(place, more, size)
+            and self._told[place] <= delivered()
         ):
             place += 1
         self._surplus = place
-        floor = self._told[place - 1] + 1 if place else self.floor
-        return replace(manifest, floor=floor)
+        kept_from = self._told[place - 1] + 1 if place else self.kept_from
+        return replace(manifest, kept_from=kept_from)
 
     def committed(self, manifest: Manifest) -> None:
         """A manifest is published: it is among those that are kept, before anybody is told."""
         size = sum(posted.size for posted in manifest.outbox)
         with self._lock:
-            self._doomed += self._told[: self._surplus]
+            gone = self._told[: self._surplus]
+            self._doomed += gone
             self.size += size - sum(self._sizes[: self._surplus])
             del self._told[: self._surplus]
             del self._sizes[: self._surplus]
             if size:
                 self._told.append(manifest.tick)
                 self._sizes.append(size)
-            self.floor = manifest.floor
+            self.kept_from = manifest.kept_from
             self._surplus = 0
+            self._recent = deque(tick for tick in self._recent if tick not in gone)
             self._recent.append(manifest.tick)
             while len(self._recent) > RECENT:
                 tick = self._recent.popleft()

@@ -57,7 +57,7 @@ class Manifest:
     pushed readings, `inputs` what was read (with the advances of the wall clock). `clocks` are the
     last complete instants of the streams, `instants` those that sets of streams have reached
     together, and `totals` the counts of each stream since the beginning. The deltas of ticks before
-    `floor` are not kept.
+    `kept_from` are not kept.
     """
 
     tick: int
@@ -75,7 +75,7 @@ class Manifest:
     totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     written: float = 0.0
-    floor: int = 1
+    kept_from: int = 1
     format: int = FORMAT
 
     @property

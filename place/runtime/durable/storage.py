@@ -129,9 +129,10 @@ class Storage:
 
     def move(self, name: str, to: str) -> None:
         """Give a finished file the name that others look for."""
-        self.filesystem.move(self.path(name), self.path(to))
-        if self.is_local:
-            sync(self.path(to).rpartition("/")[0])
+        with _telling_apart(to):
+            self.filesystem.move(self.path(name), self.path(to))
+            if self.is_local:
+                sync(self.path(to).rpartition("/")[0])
 
     def read(self, name: str) -> bytes:
         with self.filesystem.open_input_stream(self.path(name)) as source:

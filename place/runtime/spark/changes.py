@@ -34,7 +34,7 @@ class ChangesReader(DataSourceStreamReader):
         self._queries = queries
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return {"tick": Beside(self._storage).floor - 1}
+        return {"tick": Beside(self._storage).kept_from - 1}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         found = manifests.ticks(self._storage)

@@ -70,9 +70,9 @@ class Deliveries:
 
     def may_hold(self, tick: int) -> bool:
         """Are deltas after a tick still kept for somebody else who does not take them?"""
-        waiting = self._runtime.pipeline.kept.ticks_after(tick)
-        size = self._runtime.pipeline.kept.size
-        return not waiting or (len(waiting) <= HOLD_TICKS and size <= HOLD_BYTES)
+        kept = self._runtime.pipeline.kept
+        behind = kept.count_after(tick)
+        return not behind or (behind <= HOLD_TICKS and kept.size <= HOLD_BYTES)
 
     def hold(self, tick: int) -> None:
         """Remember the last tick that others have got, for whoever opens this home next.
@@ -101,7 +101,7 @@ class Deliveries:
         kept = self._runtime.pipeline.kept
         for delivery in self._known.values():
             if kept.is_overdue(delivery.tick):
-                behind = len(kept.ticks_after(delivery.tick))
+                behind = kept.count_after(delivery.tick)
                 raise ConfigurationError(
                     f'sink "{delivery.sink.name}" is {behind} ticks behind:'
                     f" {delivery.attempts.error}",
@@ -120,7 +120,7 @@ class Deliveries:
                     tick = pipeline.last.tick if pipeline.last else 0
                     write_progress(pipeline.storage, file, tick)
                 # What is swept, every sink has got, or there was nothing in it for this one.
-                tick = max(tick, pipeline.kept.floor - 1)
+                tick = max(tick, pipeline.kept.kept_from - 1)
                 self._known[sink.name] = Delivery(sink, self._target(sink), tick)
 
     def forget_dropped(self) -> None:

@@ -154,7 +154,7 @@ class Pipeline:
             if entry.since is not None:
                 metrics["lag"] = round(max(0.0, now - entry.since), 6)
             manifest = replace(manifest, metrics=metrics, written=now)
-            manifest = self.kept.planned(manifest, self.delivered())
+            manifest = self.kept.planned(manifest, self.delivered)
             point("manifest", number)
             manifests.publish(self.storage, manifest)
             self._merger.is_known = True
