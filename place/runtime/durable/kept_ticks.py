@@ -1,7 +1,7 @@
 """What a home keeps, and what is swept: deltas are kept by their age and their size.
 
 A tick without deltas leaves nothing for good: its manifest goes as soon as some ticks have followed
-it. So the manifests have gaps, and each says by its `kept_from` from which tick on all deltas are kept.
+it. So the manifests have gaps, and each says from which tick on all deltas are kept.
 """
 
 from __future__ import annotations
