@@ -18,7 +18,7 @@ from place.errors import PlaceError
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.storage import Storage
+from place.runtime.durable.storage import Damaged, Storage
 
 RECENT = 20
 """Of so many ticks the manifests stay, also of those that have told nothing: for `place status`."""
@@ -68,7 +68,7 @@ class KeptTicks:
         sizes = self._sweep_orphans(set(known))
         quiet = []
         for tick in known:
-            if tick in sizes or manifests.load(self._storage, tick).outbox:
+            if tick in sizes or self._may_have_told(tick):
                 self._told.append(tick)
                 self._sizes.append(sizes.get(tick, 0))
             else:
@@ -76,6 +76,13 @@ class KeptTicks:
         self.size = sum(self._sizes)
         self._recent = deque(known[-RECENT:])
         self._remove(manifests.name_of(t) for t in quiet if t not in self._recent)
+
+    def _may_have_told(self, tick: int) -> bool:
+        """Does a manifest name deltas? If it is damaged, whoever wants them is told that."""
+        try:
+            return bool(manifests.load(self._storage, tick).outbox)
+        except Damaged:
+            return True
 
     def _sweep_orphans(self, known: set[int]) -> dict[int, int]:
         """Remove the files that belong to no tick; the sizes of the deltas of those that do."""
