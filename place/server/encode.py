@@ -160,8 +160,9 @@ def encode_tick(
             chosen = np.flatnonzero(wanted[codes])
             if len(chosen):
                 _encode(encoded, Placed(piece, positions), found.tick, codes, chosen)
-    for each in encoded.values():
-        each.put_in_order()
+    if len(found.placed) > 1:
+        for each in encoded.values():
+            each.put_in_order()
     return encoded
 
 

@@ -156,7 +156,8 @@ class SparkRuntime:
                     self.pipeline.storage.prove([*WRITTEN, "manifest"])
                     self.tick(Entry())
                     self.ingest.set_aside(logged)
-                    print(f"place: {logged.name}{FAILED} is set aside: {error}", file=sys.stderr)
+                    aside = f"{logged.name}{FAILED} is set aside (place retry puts it back)"
+                    print(f"place: {aside}: {error}", file=sys.stderr)
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
