@@ -21,6 +21,7 @@ from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Damaged, Storage, StorageFault, StorageFull
 from place.runtime.durable.webhook import LONGEST_PAUSE, Attempts
 from place.runtime.spark.failure import failure_of
+from place.server.encode import encode_tick
 
 HOUR = 3600.0
 
@@ -104,6 +105,18 @@ def test_positions_are_in_the_order_of_instants_across_queries(
         assert rest.changelog() == table.slice(position + 1)
     assert [each.position for each in found.numbered({"kinds"})] == [1, 3, 4]
     assert found.changelog({"kinds"})["position"].to_pylist() == [1, 3, 4]
+
+
+def test_what_several_cells_tell_of_a_query_is_sent_in_order(
+    queries: tuple[Query, Query],
+) -> None:
+    ids, _ = queries
+    pieces = [*pieces_of([change(ids, [1, 9])]), *pieces_of([change(ids, [2, 4])])]
+    encoded = encode_tick(TickDeltas.of(7, pieces), {"ids"})["ids"]
+    assert encoded.positions == [0, 1, 2, 3]
+    assert encoded.rows == ["[1]", "[2]", "[4]", "[9]"]
+    (message,) = encoded.messages
+    assert (message.first, message.last) == ("7-0", "7-3")
 
 
 def test_ticks_in_which_nothing_happens_leave_nothing(home: Home) -> None:
