@@ -152,12 +152,14 @@ class Deliveries:
                 except Exception as error:  # of a connector, a file system, an address
                     delivery.attempts.fail(error)
 
+    def wants_retry(self) -> bool:
+        """Is there a sink that has failed and whose pause is over?"""
+        return any(d.attempts.failures and d.attempts.is_due for d in list(self._known.values()))
+
     def retry(self) -> None:
         """Try those again that have failed and whose pause is over."""
         last = self._runtime.last
-        if last is not None and any(
-            d.attempts.failures and d.attempts.is_due for d in self._known.values()
-        ):
+        if last is not None and self.wants_retry():
             self.deliver(last)
 
     def _deliver(self, delivery: Delivery, newest: Manifest) -> None:

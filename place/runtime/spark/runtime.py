@@ -199,9 +199,10 @@ class SparkRuntime:
     def tend(self) -> None:
         """Try sinks again that have failed, take up readings that were put back, and raise what
         has ended a source."""
-        with self.idle() as is_idle:
-            if is_idle:
-                self.deliveries.retry()
+        if self.deliveries.wants_retry():
+            with self.idle() as is_idle:
+                if is_idle:
+                    self.deliveries.retry()
         self.ingest.restore()
         self.sources.check()
 
