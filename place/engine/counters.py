@@ -28,7 +28,8 @@ class Counters:
         self._seconds: dict[object, float] = defaultdict(float)
 
     def begin(self, query: int, reads: tuple[object, ...], there: int) -> None:
-        """A query begins to read what others read, too; so many rows of the first are there."""
+        """Begin to count for a query. It reads what other queries read, too; `there` is how many
+        rows of the first of `reads` existed already."""
         for counts in self._rows.values():
             if query < len(counts):
                 counts[query] = 0
@@ -40,7 +41,8 @@ class Counters:
         self._since.pop(query, None)
 
     def read(self, what: object, count: int) -> None:
-        """So many rows of what queries read together: objects that changed, or passed a filter."""
+        """Count rows that all queries of a join read together: objects that changed, or passed a
+        filter."""
         self._read[what] += count
 
     def count(self, edge: str, queries: Longs, weights: Longs | None = None) -> None:
