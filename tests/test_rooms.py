@@ -1,4 +1,4 @@
-"""The house: which room may import which, as the design's table says."""
+"""The house: which room may import which, as the table of docs/architecture.md says."""
 
 import ast
 import re
@@ -110,6 +110,11 @@ def test_a_module_says_why_it_exists_and_is_of_one_piece(path: Path) -> None:
     text = path.read_text("utf-8")
     assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
     assert len(text.splitlines()) <= 500, f"{path} is two files in one"
+
+
+def test_tests_and_benchmarks_are_of_one_piece_too() -> None:
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
+        assert len(path.read_text("utf-8").splitlines()) <= 500, f"{path} is two files in one"
 
 
 OPERATORS = sorted((PACKAGE / "engine" / "operators").glob("*.py"))
