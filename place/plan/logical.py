@@ -35,7 +35,8 @@ class Select:
 
 @dataclass(frozen=True)
 class Inside:
-    """Only what changes passes: who enters, who leaves, and whose row changes within."""
+    """INSIDE. Only changes pass: objects that enter or leave the region, and objects within it
+    whose row changes."""
 
     area: Shape | Around
     input: Node

@@ -18,7 +18,8 @@ GRACE = 10
 
 
 class Front(uvicorn.Server):
-    """The web server, which lets subscribers go before it waits for those who still ask."""
+    """The web server. When it stops, it closes subscriptions first, and then waits for requests
+    under way."""
 
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config)

@@ -54,7 +54,7 @@ class Server:
         self.receiving = 0
         """Bytes of readings that are being received."""
         self.asks, self.writes = CapacityLimiter(8), CapacityLimiter(8)
-        """Threads that execute statements, and those that write readings: neither waits for the
+        """Limits on threads: one for statements, one for readings, so that neither waits for the
         other."""
         self._closed_door = False
         settings.data.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,8 @@ class Server:
         self.owners: dict[str, Owned] = self.store.owned()
 
     def _forget_gone(self) -> None:
-        """Owners of queries that a killed process did not come to register, or to forget."""
+        """Forget owners of queries that do not exist, because a process was killed while it
+        registered or dropped them."""
         queries = self.session.catalog.queries
         self.store.disown(name for name in self.store.owned() if name not in queries)
 

@@ -31,10 +31,10 @@ class Subscriber:
         self.who = who
         self.query = query
         self.since = 0
-        """It is offered the deltas of all later ticks."""
+        """It gets the deltas of all ticks after this one."""
         self.ending: Ending | None = None
         self.hurry = asyncio.Event()
-        """Set when it ends without being given what still waits."""
+        """Set when it has to end at once, without the messages that still wait."""
         self._limit = limit
         self._size = 0
         self._waiting: deque[Message] = deque()
