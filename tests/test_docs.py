@@ -1,13 +1,17 @@
 """What the documentation says can be done, can be done."""
 
 import ast
+import contextlib
+import io
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import place
 from place.plan.define import STREAM_OPTIONS
+from place.prompt import Prompt
 from place.script.blocks import parse_script
 from place.script.command import opener
 from place.script.runner import Batching, ScriptRunner
@@ -84,6 +88,19 @@ def test_the_python_of_the_readme_works() -> None:
     scope: dict[str, object] = {}
     exec(code, scope)
     assert scope["session"].answer("near") == [(1,)]  # type: ignore[attr-defined]
+
+
+def test_the_prompt_of_the_readme_works() -> None:
+    """What stands after `place>` is typed, and what is answered contains the other lines."""
+    (transcript,) = re.findall(r"place sql\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    shown = io.StringIO()
+    with contextlib.closing(place.connect()) as session:
+        prompt = Prompt(session, Console(file=shown, width=100))
+        for line in transcript.splitlines():
+            if line.startswith("place> "):
+                prompt.take(line.removeprefix("place> "))
+            else:
+                assert shown.getvalue().splitlines()[-1] == line
 
 
 def test_links_lead_somewhere() -> None:
