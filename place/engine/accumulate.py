@@ -235,7 +235,8 @@ class Extremes:
     def run(
         self, segments: Segments, numbers: Longs, items: Longs, signs: Longs, size: int
     ) -> Known:
-        """Take values that come and go, as `Values` tells: the extreme one after each segment."""
+        """Take values that come to groups and leave them, as `Values` found. Returns the extreme
+        value after each segment."""
         self._reserve(size)
         ranks = self._ranks_of(numbers, signs)
         heaps = (self._ranks, self._after, self._held, self._roots, self._present)

@@ -413,7 +413,7 @@ def _named_by(query: Query) -> tuple[str, str, int] | None:
 
 
 def _at(told: Mapping[str, Due], instant: int) -> dict[str, Due]:
-    """What each stream tells at an instant."""
+    """The messages of each stream at one instant."""
     found = {}
     for name, (messages, due) in told.items():
         low, high = np.searchsorted(due, [instant, instant + 1]).tolist()

@@ -72,7 +72,7 @@ class Stores:
         stores[relation.name] = store
 
     def forget_tables(self, read: set[str]) -> None:
-        """Let go of tables that nobody reads."""
+        """Drop the tables that no query reads any more."""
         for stores in (self.subjects, self.region_rows):
             for name in [n for n, store in stores.items() if n not in read]:
                 if not isinstance(stores[name].relation, Stream):
@@ -244,6 +244,6 @@ def _places_of(store: Objects) -> tuple[int, int] | None:
 
 
 def _whereabouts(stream: Relation) -> tuple[int, ...]:
-    """The columns of a stream that tell where its objects are: key, x and y."""
+    """The columns of a stream that say where its objects are: key, x and y."""
     named = (stream.key, stream.x, stream.y)
     return tuple(dict.fromkeys(index for index in named if index is not None))

@@ -65,7 +65,8 @@ def effect(stream: Stream, time: int) -> int:
 
 
 def histories(world: World, stream: Stream, t: int) -> dict[Key, list[Reading]]:
-    """Each key's readings in effect at t, by time; of two with one time the later told counts."""
+    """Each key's readings in effect at t, by time; of two with one time the later in the source
+    counts."""
     told: dict[tuple[Key, int], Reading] = {}
     for reading in world.readings.get(stream.name, ()):
         if effect(stream, reading.time) <= t:

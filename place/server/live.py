@@ -136,7 +136,7 @@ class LiveMap:
                     found[name] = layer.index, slot
         return found
 
-    # What is told of it
+    # What viewers are sent
 
     def about(self, who: Who) -> dict[str, Any]:
         """What there is to see, and who is looking."""

@@ -97,7 +97,8 @@ class Server:
         return found
 
     def is_valid(self, who: Who) -> bool:
-        """Is it still true who somebody was when they connected?"""
+        """May somebody who has connected stay: is their token still valid, or does nobody need
+        one?"""
         return self.is_open() if who.token is None else self.store.is_valid(who.token)
 
     # Its life

@@ -21,10 +21,11 @@ class Ending:
 
 
 class Subscriber:
-    """Lives in the event loop; the hub offers messages, a connection takes them.
+    """Messages of one subscription, in the event loop: the hub offers them, a connection takes
+    them.
 
-    One that lets more than `limit` bytes wait until more comes is told so and dropped: memory is
-    bounded. A large tick alone makes nobody slow.
+    If more than `limit` bytes wait when more comes, the subscriber gets an error and is dropped, so
+    that memory is bounded. A single large tick makes nobody slow.
     """
 
     def __init__(self, who: Who, query: str, limit: int) -> None:

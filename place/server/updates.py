@@ -24,7 +24,7 @@ from place.server.subscriber import Ending
 
 router = APIRouter()
 BEAT, PATIENCE, STALL = 15.0, 2.0, 60.0
-"""Seconds between signs of life, for telling somebody why it is over, and for taking a message."""
+"""Seconds between signs of life; for telling a subscriber why it ends; for sending one message."""
 
 
 class Outlet(Protocol):

@@ -62,7 +62,7 @@ class City:
         return self.speeds[self.classes]
 
     def fingerprint(self) -> str:
-        """A text that tells this city from any other."""
+        """A text that is different for different cities."""
         digest = hashlib.sha256()
         for array in (self.xs, self.ys, self.starts, self.ends, self.classes, self.lengths):
             digest.update(array.tobytes())

@@ -25,7 +25,7 @@ NO_NULLS = np.zeros(1, np.bool_)
 
 
 class First(Stateless):
-    """The rows of the n first ranks of each query, of all rows that were told.
+    """The rows of the n first ranks of each query, of all rows that cells have sent.
 
     Ranks are (measure, key, number), the smallest first, or (time, key), the largest first. All
     rows of one rank are of one object, or one reading: they go together and count once. All that is

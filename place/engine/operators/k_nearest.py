@@ -259,7 +259,7 @@ class Nearest:
             walked.measures,
         )
 
-    # What is told
+    # From chosen objects to rows
 
     def _told(self, found: _Found, versions: Versions, instants: Longs, flow: Flow) -> Flow:
         at = instants[found.steps]
