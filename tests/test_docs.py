@@ -22,7 +22,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.rglob("*.md")),
 ]
 NAMED = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """Pages that speak of the code as it is; the changelog may name what is no longer there."""
@@ -54,6 +54,19 @@ def test_the_design_has_an_example_in_each_section() -> None:
     for section in page.split("\n## ")[1:]:
         title = section.partition("\n")[0]
         assert ("```cq" in section) == (title not in without), title
+
+
+def test_sections_of_the_design_that_the_code_cites_are_there() -> None:
+    titles = re.findall(r"^## (.+)$", (DOCS / "design.md").read_text("utf-8"), re.MULTILINE)
+    cited = re.compile(r'docs/design\.md,\s+"([^"]+)"')
+    found = [
+        (path, title)
+        for path in (ROOT / "place").rglob("*.py")
+        for title in cited.findall(path.read_text("utf-8"))
+    ]
+    assert len(found) >= 3
+    for path, title in found:
+        assert title in titles, f"{path}: {title}"
 
 
 def test_every_statement_of_the_language_page_works() -> None:

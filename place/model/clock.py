@@ -2,7 +2,7 @@
 
 Event time advances by data alone. A reading says that its source has reached the reading's time. A
 reading that comes later in the source's order, and is more than `lateness` older, is late. So
-lateness does not depend on how readings fall into ticks.
+lateness does not depend on how readings fall into ticks (docs/design.md, "Time and lateness").
 """
 
 from __future__ import annotations
