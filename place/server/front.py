@@ -18,8 +18,7 @@ GRACE = 10
 
 
 class Front(uvicorn.Server):
-    """The web server. When it stops, it closes subscriptions first, and then waits for requests
-    under way."""
+    """The web server, which lets subscribers go before it waits for those who still ask."""
 
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config)

@@ -1,9 +1,8 @@
 """Manifests: a tick is committed when its manifest is there.
 
-This is how each delta comes to be exactly once (docs/design.md, "Exactly once"). A manifest names
-all that the tick read and wrote. It appears all at once and only if there is none of its number. So
-a file that a killed process has left behind is either named by a manifest, or is swept at the next
-start.
+A manifest names all that the tick read and wrote. It appears all at once and only if there is none
+of its number, so whatever a killed process has left behind either belongs to a manifest or to
+nobody.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The outbox of a tick: its deltas by columns, by instants, in an order that never changes.
 
-A delta is known by the tick and its position in it, so a reader that remembers the last id sees
-each delta once, however often it is sent.
+A delta is known by the tick and its position in it, so whoever keeps the last of these sees each
+delta once, however often it is sent.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ CHANGELOG = pa.schema(
 
 
 NOBODY = 1 << 62
-"""The newest tick that every sink has got, where there are no sinks: later than all ticks."""
+"""The tick that all have got where there is nobody to wait for."""
 HOLD_TICKS, HOLD_BYTES = 100_000, 8 << 30
-"""For receivers that fall behind, deltas are kept for at most so many ticks and bytes."""
+"""Deltas are kept for those who do not take them, so many ticks and so many bytes at most."""
 REMEMBER = 100
-"""How far receivers have got is saved at least every so many ticks."""
+"""How far they are is written down every so many ticks where nothing else has to be."""
 
 WEBHOOK_PATIENCE = 10.0
 """Seconds for an address to answer."""
