@@ -112,11 +112,6 @@ def test_a_module_says_why_it_exists_and_is_of_one_piece(path: Path) -> None:
     assert len(text.splitlines()) <= 500, f"{path} is two files in one"
 
 
-def test_tests_and_benchmarks_are_of_one_piece_too() -> None:
-    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
-        assert len(path.read_text("utf-8").splitlines()) <= 500, f"{path} is two files in one"
-
-
 OPERATORS = sorted((PACKAGE / "engine" / "operators").glob("*.py"))
 CONTRACT = "place.engine.operators.contract"
 ABOVE_OPERATORS = {"cell", "chain", "chains", "timeline", "worker", "checkpoint", "answers"}
@@ -160,3 +155,8 @@ def test_the_lock_pins_by_hash_and_names_no_host() -> None:
         assert requirements
         assert all("==" in line for line in requirements)
         assert text.count("--hash=sha256:") >= len(requirements)
+
+
+def test_tests_and_benchmarks_are_of_one_piece_too() -> None:
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
+        assert len(path.read_text("utf-8").splitlines()) <= 500, f"{path} is two files in one"
