@@ -142,8 +142,7 @@ def whole_answer(
 
 
 Tally = Callable[[Sequence[str], NDArray[Any]], object]
-"""A function that is called with names of queries and by how many rows each of their answers
-grew."""
+"""Is told by how many rows the answers of queries have grown."""
 
 
 def encode_tick(

@@ -63,8 +63,7 @@ class Server:
         self.owners: dict[str, Owned] = self.store.owned()
 
     def _forget_gone(self) -> None:
-        """Forget owners of queries that do not exist, because a process was killed while it
-        registered or dropped them."""
+        """Owners of queries that a killed process did not come to register, or to forget."""
         queries = self.session.catalog.queries
         self.store.disown(name for name in self.store.owned() if name not in queries)
 
