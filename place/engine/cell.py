@@ -246,8 +246,7 @@ class Cell:
     # Queries come and go
 
     def change(self, changes: Changes, *, is_known: bool = False) -> list[Found]:
-        """Drop and register queries. Returns the changes of their answers, or nothing if `is_known`
-        says that the answers are known already."""
+        """Register and drop queries: their answers as changes, or nothing if they are known."""
         ended = [self.queries.end(name) for name in changes.drop]
         marks = [self._end(number, changes.instant) for number in ended]
         marks += [self._begin(query, changes) for query in changes.register]

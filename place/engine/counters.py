@@ -28,8 +28,7 @@ class Counters:
         self._seconds: dict[object, float] = defaultdict(float)
 
     def begin(self, query: int, reads: tuple[object, ...], there: int) -> None:
-        """Begin to count for a query. It reads what other queries read, too; `there` is how many
-        rows of the first of `reads` existed already."""
+        """A query begins to read what others read, too; so many rows of the first are there."""
         for counts in self._rows.values():
             if query < len(counts):
                 counts[query] = 0

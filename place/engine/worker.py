@@ -301,9 +301,9 @@ class Worker:
 def _only_in(
     queries: Mapping[str, Query], others: Mapping[str, Query], refreshed: set[str]
 ) -> list[Query]:
-    """The queries that `others` does not have, and those that read a refreshed table, in order."""
+    """The queries that others do not have, or whose tables have other rows, in order."""
     different = queries.keys() - others.keys()
-    if not refreshed and len(different) <= 1:  # the usual case: no other query is looked at
+    if not refreshed and len(different) <= 1:  # as most often, and then nobody else is looked at
         return [queries[key] for key in different]
     return [
         query

@@ -90,8 +90,7 @@ class RegionJoin:
     # Queries come and go
 
     def add(self, number: int, compiled: Compiled) -> None:
-        """Lay out the regions of a new query; the next call of `take` reports the objects within
-        them."""
+        """Lay out the regions of a query; the next call of `take` tells who is within."""
         query, index = compiled.asked, self.index
         fan = fan_of(query.space) if compiled.is_spatial else 1
         self._matcher.reset()
@@ -159,8 +158,7 @@ class RegionJoin:
         return leaders
 
     def remove(self, number: int) -> None:
-        """End a query; the next call of `take` reports the objects within its regions as
-        leaving."""
+        """A query ends; the next call of `take` tells who was within."""
         self._matcher.reset()
         self._ended.append(number)
         rows = self.index.rows_of(number)
