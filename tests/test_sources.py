@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from place.errors import ConfigurationError
-from place.operate.aside import set_aside_since
+from place.operate.aside import SetAside
 from place.runtime.spark.session import start_session
 from place.runtime.spark.sources import Sources
 from tests.harness.pipeline import (
@@ -229,19 +229,21 @@ def test_a_run_that_takes_nothing_says_why(tmp_path: Path) -> None:
     with opened(tmp_path / "home") as session:
         runtime = runtime_of(session)
         session.sql(f"{CARS} FROM FILES ('{incoming}')")
+        aside = SetAside(runtime)
         session.drain()
-        lost = set_aside_since(runtime.pipeline.storage, None, runtime.pipeline.last)
+        lost = aside.lost()
         assert lost is not None
         count, first = lost
         assert count == 2
-        assert first.partition("/incoming/")[2] == (
+        assert str(first).partition("/incoming/")[2] == (
             f'1.csv, line 2: column "ts": {ahead} is too far in the future;'
             " the option max_future of the stream says how far it may be ahead"
         )
-        assert runtime.reason("Cars") == first
-        before = runtime.pipeline.last
-        session.drain()
-        assert set_aside_since(runtime.pipeline.storage, before, runtime.pipeline.last) is None
+        assert runtime.reason("Cars") == str(first)
+        aside = SetAside(runtime)
+        session.drain()  # nothing new
+        assert aside.lost() is None
         write_csv(incoming / "2.csv", [reading(1, 1, 1, 1), reading(2, 1, 1, 0)])
+        aside = SetAside(runtime)
         session.drain()  # of which the second is late
-        assert set_aside_since(runtime.pipeline.storage, before, runtime.pipeline.last) is None
+        assert aside.lost() is None

@@ -15,8 +15,8 @@ from place.model.schema import (
     LATITUDES,
     LONGITUDES,
     Column,
+    KeptTicks,
     Region,
-    Retention,
     Sink,
     Stream,
     Table,
@@ -339,7 +339,7 @@ def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:
     return tuple(row)
 
 
-def _retention(options: Options, name: s.Name) -> Retention | None:
+def _retention(options: Options, name: s.Name) -> KeptTicks | None:
     """`retain = 'cache'` with its three numbers, or nothing (all objects are kept)."""
     kind = options.read("retain", lambda text: text.strip().casefold())
     if kind not in (None, "all", "cache"):
@@ -369,4 +369,4 @@ def _retention(options: Options, name: s.Name) -> Retention | None:
             hint="write retain = 'cache', max_speed = 30, report_every = '5 seconds', cache = 1.0",
         )
     cache = 1.0 if parts["cache"] is None else parts["cache"]
-    return Retention(cache, parts["max_speed"], parts["report_every"])
+    return KeptTicks(cache, parts["max_speed"], parts["report_every"])

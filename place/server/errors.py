@@ -1,4 +1,4 @@
-"""Errors as whoever asks over HTTP gets them: one shape, whatever went wrong."""
+"""Errors as answers to HTTP requests: one shape, whatever went wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from place.errors import ConfigurationError, InternalError, PlaceError, StatementError
-from place.runtime.durable.storage import StorageFull
+from place.runtime.durable.storage import StorageFault, StorageFull
 
 LOG = logging.getLogger("place.server")
 CONFLICTS = ('" exists already', '" is used by')
@@ -49,7 +49,7 @@ class Refused(PlaceError):
 
 
 def not_found(what: str, name: str) -> Refused:
-    """The same words whether it is not there or not theirs."""
+    """Unknown, or not theirs: the words are the same, so that nobody learns which names exist."""
     return Refused(404, f"unknown_{what}", f'{what} "{name}" does not exist')
 
 
@@ -98,6 +98,9 @@ def described(error: PlaceError) -> tuple[int, dict[str, Any]]:
         return status, error_body(code, message, error.hint, error.line, error.column)
     if isinstance(error, StorageFull):
         return 507, error_body("storage_full", error.message, error.hint)
+    if isinstance(error, StorageFault):
+        LOG.error("storage: %s", error)
+        return 503, error_body("storage_fault", "the storage of the server does not work")
     if isinstance(error, InternalError):
         LOG.error("a bug: %s", error)
         return 500, error_body("internal", "this is a bug of the server; its log says more")

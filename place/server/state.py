@@ -8,13 +8,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from anyio import CapacityLimiter
 
 from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.plan.query import Query
+from place.runtime.interface import durable
 from place.runtime.tables import TableLoader
 from place.server.access import Who
 from place.server.errors import not_found
@@ -24,9 +24,6 @@ from place.server.settings import Settings
 from place.server.store import LOCAL, Owned, ServerStore
 from place.server.webhooks import Webhooks
 from place.session import Session
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 LOG = logging.getLogger("place.server")
 WATCH = 1.0
@@ -44,7 +41,7 @@ class Server:
         look: Callable[[float], object] | None = None,
     ) -> None:
         self.session = session
-        self.runtime = cast("SparkRuntime", session.runtime)
+        self.runtime = durable(session.runtime)
         self.settings = settings
         self.began = time.time()
         self.store = ServerStore(home)
@@ -54,7 +51,7 @@ class Server:
         self.receiving = 0
         """Bytes of readings that are being received."""
         self.asks, self.writes = CapacityLimiter(8), CapacityLimiter(8)
-        """Threads that execute statements, and those that write readings: neither waits for the
+        """Limits on threads: one for statements, one for readings, so that neither waits for the
         other."""
         self._closed_door = False
         settings.data.mkdir(parents=True, exist_ok=True)
@@ -96,7 +93,8 @@ class Server:
         return found
 
     def is_valid(self, who: Who) -> bool:
-        """Is it still true who somebody was when they connected?"""
+        """May somebody who has connected stay: is their token still valid, or does nobody need
+        one?"""
         return self.is_open() if who.token is None else self.store.is_valid(who.token)
 
     # Its life

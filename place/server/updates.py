@@ -18,13 +18,13 @@ from starlette.websockets import WebSocketDisconnect
 from place.server.access import Reader, admit, deny, server_of, spoken
 from place.server.encode import UP_TO_DATE, Message, backlog, parse_id
 from place.server.errors import Refused, error_body
-from place.server.hub import Joined
 from place.server.state import Server
 from place.server.subscriber import Ending
+from place.server.watched import Joined
 
 router = APIRouter()
 BEAT, PATIENCE, STALL = 15.0, 2.0, 60.0
-"""Seconds between signs of life, for telling somebody why it is over, and for taking a message."""
+"""Seconds between signs of life; for telling a subscriber why it ends; for sending one message."""
 
 
 class Outlet(Protocol):
@@ -40,9 +40,11 @@ class Outlet(Protocol):
 async def pour(
     server: Server, joined: Joined, outlet: Outlet, left: Coroutine[Any, Any, object]
 ) -> None:
-    """Send to a subscriber until it leaves, ends or is too slow; then say why, if it still hears.
+    """Send messages to a subscriber until it leaves, ends or is too slow; then tell it why, if
+    possible.
 
-    Whoever does not read keeps `send` waiting, so the queue that fills up meanwhile ends it.
+    If the other side does not read, `send` waits, and the queue that fills up meanwhile ends the
+    subscription.
     """
     subscriber = joined.subscriber
     sending = asyncio.create_task(_send(server, joined, outlet))
@@ -83,8 +85,8 @@ async def _send(server: Server, joined: Joined, outlet: Outlet) -> None:
     is_news = bool(joined.messages)
     await send(joined.messages)
     if joined.after is not None:
-        storage = server.runtime.pipeline.storage
-        missed = backlog(storage, subscriber.query, joined.after, joined.until)
+        deltas = server.runtime.deltas
+        missed = backlog(deltas, subscriber.query, joined.after, joined.until)
         while (encoded := await to_thread.run_sync(next, missed, None)) is not None:
             is_news = True
             await send(encoded.messages)
