@@ -31,15 +31,17 @@ from place.plan.apply import Change, apply
 from place.plan.bind_query import bind_query
 from place.plan.catalog import PLURALS, Catalog, fold
 from place.plan.explain import explain, show_shape
+from place.plan.limits import answer_too_large, check_cost
 from place.plan.query import Query
 from place.runtime.durable.outbox import Numbered, resumed
 from place.runtime.intake.pushed import Moment, disappearance_of, moment_of, readings_of
-from place.runtime.interface import Runtime
+from place.runtime.interface import Runtime, TooManyRows
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
 from place.sql import statements as s
 from place.sql.dialect import parse_one
+from place.sql.limits import current
 from place.sql.scan import split
 
 if TYPE_CHECKING:
@@ -140,6 +142,9 @@ class Session:
             for statement, sql in statements:
                 try:
                     changed = apply(catalog, statement, sql, self.loader)
+                    if isinstance(statement, s.RegisterQuery) and changed is not catalog:
+                        query = changed.queries[fold(statement.name.text)]
+                        check_cost(query, changed, self._objects, statement.name.at)
                 except (PlaceError, RecursionError) as error:
                     wrong = error
                     break
@@ -165,8 +170,17 @@ class Session:
 
     def _ask(self, select: s.Select) -> Result:
         query = bind_query(self.catalog, "", select)
-        rows = tuple(ordered(self.runtime.ask(query).elements()))
+        check_cost(query, self.catalog, self._objects, select.at)
+        width = len(query.outputs)
+        try:
+            found = self.runtime.ask(query, current().answer // width)
+        except TooManyRows as many:
+            raise answer_too_large(many.rows, width, select.at) from None
+        rows = tuple(ordered(found.elements()))
         return Result(counted(len(rows), "row"), query.names, query.types, rows)
+
+    def _objects(self, stream: str) -> int:
+        return self.runtime.statistics(stream)["objects"]
 
     def _explain(self, statement: s.Explain) -> Result:
         target = statement.target

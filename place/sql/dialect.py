@@ -14,12 +14,10 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from place.errors import StatementError
+from place.sql.limits import check_length, check_statement, check_tokens
 from place.sql.parser import StatementParser
 from place.sql.scan import check_closed, locate, split
-from place.sql.statements import CreateTable, Literal, Statement
-
-LONGEST = 16 * 1024 * 1024
-"""Characters that one text of statements may have: a table's rows may stand in it."""
+from place.sql.statements import CreateTable, Literal, Position, Statement
 
 
 class Place(Dialect):
@@ -63,18 +61,25 @@ class Place(Dialect):
 
 def parse(text: str) -> list[Statement]:
     """All statements of a text; the first one that is wrong raises a StatementError."""
-    _check_text(text)
     return [parse_one(sql, text, offset) for offset, sql in split(text)]
 
 
 def parse_one(sql: str, text: str | None = None, offset: int = 0) -> Statement:
     """The one statement `sql`, which stands at `offset` of `text`, where errors are located."""
     whole = sql if text is None else text
-    _check_text(sql)
+
+    def at(start: int) -> Position:
+        return Position(*locate(whole, offset + start))
+
+    check_length(sql, at)
+    _check_unicode(sql)
     try:
         check_closed(sql, whole, offset)
         tokens = Place.Tokenizer(dialect=Place).tokenize(sql)
-        return StatementParser(dialect=Place).parse_statement(tokens, sql, whole, offset)
+        check_tokens(tokens, sql, at)
+        statement = StatementParser(dialect=Place).parse_statement(tokens, sql, whole, offset)
+        check_statement(statement, len(sql))
+        return statement
     except SqlglotError as error:
         line, column = locate(whole, offset)
         reason = str(error).splitlines()[0][:200]
@@ -96,12 +101,7 @@ def parse_row(text: str) -> tuple[Literal, ...]:
     return statement.rows[0]
 
 
-def _check_text(text: str) -> None:
-    if len(text) > LONGEST:
-        raise StatementError(
-            f"the text has {len(text):,} characters, more than {LONGEST:,}",
-            hint="load large tables from a file: CREATE TABLE … FROM 'file.csv'",
-        )
+def _check_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -270,9 +270,9 @@ class SparkRuntime:
         last = self.pipeline.last
         return BEGINNING if last is None else last.instants.get(streams, BEGINNING)
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
-        return self._probe(query)
+        return self._probe(query, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -310,8 +310,8 @@ class SparkRuntime:
                     raise
         raise AssertionError
 
-    def _probe(self, query: Query) -> Answer:
-        (rows,) = self.pipeline.probe(self.catalog, [query])
+    def _probe(self, query: Query, most: int | None = None) -> Answer:
+        (rows,) = self.pipeline.probe(self.catalog, [query], most)
         return Counter(rows)
 
     def _deltas(self, manifest: Manifest) -> list[Delta]:

@@ -1,0 +1,211 @@
+"""Statements that ask for too much are refused, with the limit, before they cost anything."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+import place
+from place.errors import LimitError, StatementError
+from place.session import Session
+from place.sql.limits import CLIENTS, EMBEDDED, NONE, Limits, current, within
+
+CARS = "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING)"
+SMALL = Limits(
+    text=2_000,
+    statement=1_000,
+    name=20,
+    depth=10,
+    columns=10,
+    terms=30,
+    members=20,
+    sources=3,
+    corners=8,
+    rows=5,
+    cells=8,
+    neighbours=9,
+    window_rows=100,
+    window=3600 * 1_000_000,
+    history=3600 * 1_000_000,
+    answer=40,
+    fanout=50,
+    work=1_000,
+)
+"""Limits that a test can pass and exceed in a moment."""
+
+
+def listed(form: str, count: int) -> str:
+    return ", ".join(form.format(i) for i in range(count))
+
+
+TOO_MUCH: dict[str, Callable[[int], str]] = {
+    "statement": lambda n: f"SELECT id FROM Cars WHERE kind = '{'z' * n}'",
+    "name": lambda n: f"SELECT id AS {'z' * n} FROM Cars",
+    "depth": lambda n: f"SELECT id FROM Cars WHERE {'(' * n}id = 1{')' * n}",
+    "columns": lambda n: f"SELECT {listed('id', n)} FROM Cars",
+    "terms": lambda n: "SELECT id FROM Cars WHERE id = 1" + " OR id = 1" * n,
+    "members": lambda n: f"SELECT id FROM Cars WHERE id IN ({listed('{}', n)})",
+    "sources": lambda n: f"SELECT a0.id FROM {listed('Cars a{}', n)}",
+    "corners": lambda n: f"SELECT id FROM Cars INSIDE POLYGON (({listed('{0} 0', n)}, 1 9))",
+    "rows": lambda n: f"CREATE TABLE T (id BIGINT) AS VALUES {listed('({})', n)}",
+    "cells": lambda n: f"CREATE TABLE T (id BIGINT, a BIGINT) AS VALUES {listed('({0}, {0})', n)}",
+    "neighbours": lambda n: f"SELECT id FROM Cars kNN ({n}, 0, 0)",
+    "window_rows": lambda n: f"SELECT id FROM Cars WINDOW {n} ROWS",
+    "window": lambda n: f"SELECT id FROM Cars WINDOW {n} HOURS",
+    "history": lambda n: (
+        f"CREATE STREAM S (id BIGINT KEY, x DOUBLE, y DOUBLE) WITH (history = '{n} hours')"
+    ),
+}
+"""A statement of a size, for each limit on what is written."""
+
+SIZES = {"statement": (900, 1_100), "name": (20, 21), "depth": (10, 11), "columns": (10, 11)}
+SIZES |= {"terms": (6, 60), "members": (20, 21), "sources": (1, 4), "corners": (7, 8)}
+SIZES |= {"rows": (5, 6), "cells": (4, 5), "neighbours": (9, 10), "window_rows": (100, 101)}
+SIZES |= {"window": (1, 2), "history": (1, 2)}
+
+
+@pytest.fixture
+def session() -> Session:
+    made = place.connect()
+    made.sql(CARS)
+    made.push("Cars", [(i, i, 0, "a") for i in range(10)], time="2026-01-01 12:00:00")
+    return made
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_what_is_written_has_a_limit(session: Session, name: str) -> None:
+    fits, exceeds = SIZES[name]
+    with within(replace(SMALL, answer=EMBEDDED.answer)):
+        session.sql(TOO_MUCH[name](fits))
+        with pytest.raises(LimitError) as told:
+            session.sql(TOO_MUCH[name](exceeds))
+    error = told.value
+    assert error.limit == name
+    assert error.size > error.most == getattr(SMALL, name)
+    assert f'the limit "{name}"' in str(error)
+    assert error.hint
+    assert error.line == 1
+
+
+def test_a_text_of_statements_has_a_limit(session: Session) -> None:
+    with within(SMALL), pytest.raises(LimitError, match='the limit "text"'):
+        session.sql("SELECT id FROM Cars;\n" * 200)
+
+
+@pytest.mark.parametrize("runtime", ["local", "reference"])
+def test_they_hold_on_every_runtime(runtime: str) -> None:
+    session = place.connect(runtime=runtime)
+    session.sql(CARS)
+    for statement in (
+        "SELECT {} FROM Cars",
+        "REGISTER QUERY q AS SELECT {} FROM Cars",
+        "EXPLAIN SELECT {} FROM Cars",
+        "EXPLAIN REGISTER QUERY q AS SELECT {} FROM Cars",
+    ):
+        with pytest.raises(LimitError, match='the limit "columns"'):
+            session.sql(statement.format(listed("id", 4_000)))
+    assert session.sql("SHOW QUERIES").rows == ()
+
+
+def test_a_star_stands_for_all_of_its_columns(session: Session) -> None:
+    with within(SMALL), pytest.raises(LimitError, match="there are 12 columns, more than 10"):
+        session.sql("SELECT *, Cars.*, * FROM Cars")
+
+
+def test_each_not_and_each_sign_is_one_deeper(session: Session) -> None:
+    for expression in ("NOT " * 100_000 + "id = 1", "- " * 100_000 + "id = 1", "ABS(" * 100_000):
+        with pytest.raises(LimitError, match="nested 51 deep"):
+            session.sql(f"SELECT id FROM Cars WHERE {expression}")
+
+
+def test_a_long_row_of_operators_is_an_error_and_not_a_crash(session: Session) -> None:
+    with pytest.raises(StatementError, match="nested too deeply"):
+        session.sql(f"SELECT {'+'.join(['id'] * 3_000)} FROM Cars")
+
+
+# What a query costs
+
+
+def test_an_answer_that_is_too_large_is_refused_before_it_is_made(session: Session) -> None:
+    with within(SMALL):
+        assert len(session.sql("SELECT id, x, y, kind FROM Cars").rows) == 10
+        with pytest.raises(LimitError, match="the answer would have 50 values"):
+            session.sql("SELECT id, x, y, kind, id FROM Cars")
+        with pytest.raises(LimitError, match="the answer would have 50 values"):
+            session.sql("REGISTER QUERY q AS SELECT id, x, y, kind, id FROM Cars")
+        assert not session.catalog.queries
+        # How many rows a condition leaves is known only afterwards.
+        assert len(session.sql("SELECT id, x, y, kind, id FROM Cars WHERE id < 8").rows) == 8
+        with pytest.raises(LimitError, match="the answer has 45 values"):
+            session.sql("SELECT id, x, y, kind, id FROM Cars WHERE id < 9")
+        # The nearest are as many as there are, at most.
+        assert len(session.sql("SELECT id, x, y, kind, id FROM Cars kNN (8, 0, 0)").rows) == 8
+
+
+def test_the_reference_refuses_the_same_answer() -> None:
+    session = place.connect(runtime="reference")
+    session.sql(CARS)
+    session.push("Cars", [(i, i, 0, "a") for i in range(10)], time="2026-01-01 12:00:00")
+    with within(SMALL), pytest.raises(LimitError, match="the answer has 45 values"):
+        session.sql("SELECT id, x, y, kind, id FROM Cars WHERE id < 9")
+
+
+def test_a_join_without_equality_is_refused_by_what_it_looks_at(session: Session) -> None:
+    values = listed("({0}, 'k')", 12)
+    session.sql(f"CREATE TABLE T (id BIGINT KEY, kind STRING) AS VALUES {values}")
+    with within(SMALL):
+        for query in (
+            "SELECT COUNT(*) FROM Cars, T a, T b",
+            "SELECT COUNT(*) FROM Cars, T a, T b INSIDE (0, 0, 1)",
+            "SELECT COUNT(*) FROM Cars, T a, T b WHERE a.id < b.id",
+            "SELECT COUNT(*) FROM Cars, T a, T b WHERE a.kind = b.kind AND b.kind = Cars.kind",
+        ):
+            with pytest.raises(LimitError, match="one object would meet 144 rows of tables"):
+                session.sql(query)
+            with pytest.raises(LimitError, match='the limit "fanout"'):
+                session.sql(f"REGISTER QUERY q AS {query}")
+        session.sql("SELECT COUNT(*) FROM Cars, T a, T b WHERE a.id = Cars.id AND b.id = a.id")
+        with pytest.raises(LimitError, match='the limit "work"'):
+            session.sql("SELECT MIN(T.id)" + ", MAX(T.id)" * 8 + " FROM Cars, T WHERE T.id < 5")
+
+
+# Which limits hold
+
+
+def test_limits_hold_only_meanwhile_and_for_whoever_asks() -> None:
+    assert current() is EMBEDDED
+    with within(CLIENTS):
+        assert current() is CLIENTS
+        with within(NONE):
+            assert current() is NONE
+        assert current() is CLIENTS
+    assert current() is EMBEDDED
+    for each in fields(Limits):
+        assert getattr(CLIENTS, each.name) <= getattr(EMBEDDED, each.name), each.name
+
+
+def test_a_program_may_raise_a_limit(session: Session) -> None:
+    with place.within(replace(EMBEDDED, columns=4_000)):
+        assert len(session.sql(f"SELECT {listed('id', 4_000)} FROM Cars").columns) == 4_000
+
+
+def test_what_was_accepted_is_read_again_whatever_the_limits_are_now(tmp_path: Path) -> None:
+    with place.connect(tmp_path / "home") as session, within(NONE):
+        session.sql(CARS)
+        session.sql(f"REGISTER QUERY wide AS SELECT {listed('id', 1_200)} FROM Cars")
+        session.sql("REGISTER QUERY long AS SELECT id FROM Cars WINDOW 1000 DAYS")
+    with place.connect(tmp_path / "home") as session:
+        assert [query.name for query in session.catalog.queries.values()] == ["wide", "long"]
+
+
+def test_many_queries_and_large_tables_remain_possible() -> None:
+    many = "".join(
+        f"REGISTER QUERY q{i} AS SELECT id FROM Cars INSIDE ({i}, 0, {i}.5, 1);\n"
+        for i in range(100_000)
+    )
+    assert len(many) < EMBEDDED.text
+    rows = ",".join(f"({i}, {i}.25, {i}.75, 'a name of some length')" for i in range(200_000))
+    assert len(rows) < EMBEDDED.statement
+    assert EMBEDDED.rows >= 200_000
+    assert EMBEDDED.cells >= 800_000
