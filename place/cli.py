@@ -10,7 +10,7 @@ import place
 from bench import command as bench
 from place import demo, prompt, tour
 from place.errors import PlaceError
-from place.operate import generate, replay, run, serve, status, token
+from place.operate import generate, quota, replay, run, serve, status, token
 from place.script import command as script
 
 DESCRIPTION = """\
@@ -49,7 +49,20 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (demo, tour, prompt, generate, replay, run, serve, token, status, script, bench):
+    for module in (
+        demo,
+        tour,
+        prompt,
+        generate,
+        replay,
+        run,
+        serve,
+        token,
+        quota,
+        status,
+        script,
+        bench,
+    ):
         module.add_parser(commands)
     return parser
 

@@ -41,7 +41,9 @@ from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
 from place.sql import statements as s
 from place.sql.dialect import parse_one
+from place.sql.limits import Limits as Limits
 from place.sql.limits import current
+from place.sql.limits import within as within
 from place.sql.scan import split
 
 if TYPE_CHECKING:
@@ -180,7 +182,9 @@ class Session:
         return Result(counted(len(rows), "row"), query.names, query.types, rows)
 
     def _objects(self, stream: str) -> int:
-        return self.runtime.statistics(stream)["objects"]
+        """Objects of a stream now; one that is made in this tick has none."""
+        known = fold(stream) in self.catalog.streams
+        return self.runtime.statistics(stream)["objects"] if known else 0
 
     def _explain(self, statement: s.Explain) -> Result:
         target = statement.target

@@ -54,7 +54,7 @@ TOO_MUCH: dict[str, Callable[[int], str]] = {
     "window_rows": lambda n: f"SELECT id FROM Cars WINDOW {n} ROWS",
     "window": lambda n: f"SELECT id FROM Cars WINDOW {n} HOURS",
     "history": lambda n: (
-        f"CREATE STREAM S (id BIGINT KEY, x DOUBLE, y DOUBLE) WITH (history = '{n} hours')"
+        f"CREATE STREAM S{n} (id BIGINT KEY, x DOUBLE, y DOUBLE) WITH (history = '{n} hours')"
     ),
 }
 """A statement of a size, for each limit on what is written."""

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from rich.table import Table
 
 from place.errors import ConfigurationError
 from place.model.time import format_timestamp
+from place.operate.quota import clients_of
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.outbox import WHOLE, resumed
 from place.runtime.durable.storage import Storage
+from place.server.store import FILE, ServerStore
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
@@ -67,6 +70,7 @@ def read_status(directory: Path) -> dict[str, Any]:
         return {"tick": 0, "sizes": sizes, "cells": about.get("cells"), "kept": 0}
     last = recent[-1]
     return {
+        "clients": _clients(directory),
         "tick": last.tick,
         "written": last.written,
         "ago": max(0.0, time.time() - last.written),
@@ -80,6 +84,25 @@ def read_status(directory: Path) -> dict[str, Any]:
         "last": dict(last.metrics) | {"deltas": last.deltas},
         "median": {stage: _median([m.metrics.get(stage, 0.0) for m in recent]) for stage in STAGES},
     }
+
+
+def _clients(home: Path) -> dict[str, dict[str, Any]]:
+    """What clients of a server have, and what was set for them; nothing where none was."""
+    if not (home / FILE).exists():
+        return {}
+    store = ServerStore(home)
+    own, suspended = store.quotas(), Counter(q.owner for q in store.suspended().values())
+    found = {
+        name: {
+            "queries": counts["queries"],
+            "webhooks": counts["webhooks"],
+            "suspended": suspended[name],
+            "quota": own.get(name, {}),
+        }
+        for name, counts in clients_of(store).items()
+    }
+    store.close()
+    return found
 
 
 def _stream(last: Manifest, name: str) -> dict[str, Any]:
@@ -125,6 +148,13 @@ def _show(status: dict[str, Any]) -> None:
     for which in ("last", "median"):
         stages.add_row(which, *(f"{status[which].get(stage, 0.0):.3f}" for stage in STAGES))
     console.print(stages)
+    if status["clients"]:
+        clients = Table("client", "queries", "suspended", "webhooks", "quota of its own")
+        for name, has in status["clients"].items():
+            numbers = [f"{has[key]:,}" for key in ("queries", "suspended", "webhooks")]
+            own = ", ".join(f"{what} {most:,}" for what, most in has["quota"].items())
+            clients.add_row(name, *numbers, own or "-")
+        console.print(clients)
     sizes = Table("on disk", *DIRECTORIES)
     sizes.add_row("MiB", *(f"{status['sizes'][name] / (1 << 20):.1f}" for name in DIRECTORIES))
     console.print(sizes)

@@ -139,8 +139,8 @@ def whole_answer(
     return _messages(ids, texts)
 
 
-Tally = Callable[[Sequence[str], NDArray[Any]], object]
-"""Is told by how many rows the answers of queries have grown."""
+Tally = Callable[[Sequence[str], NDArray[Any], NDArray[Any]], object]
+"""Is told by how many rows the answers of queries have grown, and of how many deltas."""
 
 
 def encode_tick(
@@ -160,7 +160,10 @@ def encode_tick(
                 codes = piece.codes.to_numpy()
                 if tally is not None:
                     signs = piece.signs.to_numpy()
-                    tally(piece.names, np.bincount(codes, signs, len(piece.names)))
+                    size = len(piece.names)
+                    tally(
+                        piece.names, np.bincount(codes, signs, size), np.bincount(codes, None, size)
+                    )
                 chosen = np.flatnonzero(wanted[codes])
                 if len(chosen):
                     _encode(found, piece, tick, start, codes, chosen)

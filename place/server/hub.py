@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("place.server")
 ASKED_TOGETHER, PAUSE = 200, 0.5
 """So many sizes of answers that nobody watches are asked for at a time, after so many seconds."""
-MOST_EACH = 2000
-"""Subscriptions of one client."""
 
 
 @dataclass
@@ -94,6 +92,8 @@ class _Change:
 
     names: tuple[str, ...]
     are_new: bool
+    reason: str | None = None
+    """Why they were dropped, where it was not their owner who did it."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,16 @@ class _Leave:
 
 
 _Item = Manifest | _Wish | _Change | _Leave | None
+
+
+class Meter(Protocol):
+    """Whoever wants to know what queries cost."""
+
+    def count(self, manifest: Manifest, names: Sequence[str], counts: NDArray[Any]) -> None:
+        """Queries have told so many deltas in a part of a tick."""
+
+    def end(self) -> None:
+        """That was all of the tick."""
 
 
 class Hub:
@@ -127,6 +137,8 @@ class Hub:
         """How many deltas were given to subscribers, counted once for each."""
         self.on_tick: list[Callable[[Manifest], object]] = []
         """Are called in the event loop after each tick that was given out."""
+        self.meter: Meter | None = None
+        """Is told, in the hub's thread, what queries have told in a tick."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -153,8 +165,7 @@ class Hub:
 
     async def join(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
         """Subscribe: first the answer, or all deltas after an id; then every tick's."""
-        mine = sum(1 for other in self._all if other.who.name == who.name)
-        if len(self._all) >= self._most or (mine >= MOST_EACH and not who.is_admin):
+        if len(self._all) >= self._most:
             raise busy("there are too many subscriptions", 10)
         subscriber = Subscriber(who, query.name, self._limit)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -193,9 +204,14 @@ class Hub:
         """Queries are about to be registered: their answers begin with their first deltas."""
         self._items.put(_Change(tuple(names), True))
 
-    def forget(self, names: Iterable[str]) -> None:
+    def forget(self, names: Iterable[str], reason: str | None = None) -> None:
         """Queries were dropped: their last deltas are given out, then nobody watches them."""
-        self._items.put(_Change(tuple(names), False))
+        self._items.put(_Change(tuple(names), False, reason))
+
+    def known_size(self, query: str) -> int | None:
+        """The same as `size`, of what is known already."""
+        found = self._sizes.get(query)
+        return found[0] if found is not None else None
 
     def size(self, query: str) -> int | None:
         """The number of rows in an answer, None while it is not known."""
@@ -263,8 +279,11 @@ class Hub:
                 self._sizes.pop(name, None)
                 if item.are_new:
                     self._sizes[name] = 0, self.tick
-            if not item.are_new:
+            if not item.are_new and item.reason is None:
                 self._end(item.names, "query_dropped", "the query was dropped", 4404, drain=True)
+            elif not item.are_new:
+                text = f"the query was suspended: {item.reason}"
+                self._end(item.names, "query_suspended", text, 4429, drain=True)
         else:
             watch = self._watches.get(item.subscriber.query)
             if watch is not None:
@@ -275,7 +294,10 @@ class Hub:
     def _give_out(self, manifest: Manifest) -> None:
         tick = manifest.tick
 
-        def tally(names: Sequence[str], growth: NDArray[Any]) -> None:
+        def tally(names: Sequence[str], growth: NDArray[Any], counts: NDArray[Any]) -> None:
+            if self.meter is not None:
+                with contextlib.suppress(PlaceError):
+                    self.meter.count(manifest, names, counts)
             for place in np.flatnonzero(growth).tolist():
                 known = self._sizes.get(names[place])
                 if known is not None and known[1] < tick:
@@ -283,6 +305,9 @@ class Hub:
 
         storage = self._runtime.pipeline.storage
         found = encode_tick(storage, tick, manifest.files, self._watches, tally)
+        if self.meter is not None:
+            with contextlib.suppress(PlaceError):  # of the server's file: the next tick is measured
+                self.meter.end()
         gifts: list[tuple[Subscriber, list[Message]]] = []
         for name, encoded in found.items():
             watch = self._watches[name]

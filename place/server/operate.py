@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from place.server.access import COOKIE, Admin, Anyone, server_of
 from place.server.errors import Refused
+from place.server.quotas import clients
 from place.server.state import Server
 
 router = APIRouter()
@@ -119,6 +120,11 @@ def figures(server: Server) -> str:
     one("waiting_readings", "gauge", "Readings accepted that no tick has taken.", readings)
     one("waiting_bytes", "gauge", "Bytes of these.", size)
     one("queries", "gauge", "Registered queries.", len(catalog.queries))
+    one("suspended", "gauge", "Queries suspended for what they cost.", len(server.suspended))
+    used = {_of(name, "client"): server.quotas.used(name) for name in clients(server)}
+    for what in ("queries", "webhooks", "subscriptions", "state"):
+        values = {label: has[what] for label, has in used.items()}
+        metric(f"client_{what}", "gauge", f"What clients have of their quota: {what}.", values)
     one("subscribers", "gauge", "Open subscriptions.", len(hub.subscribers()))
     one("delivered_total", "counter", "Deltas given to subscribers.", hub.delivered)
     one("dropped_total", "counter", "Subscribers that were too slow.", hub.dropped)
@@ -130,6 +136,6 @@ def figures(server: Server) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of(stream: str) -> str:
-    escaped = stream.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'{{stream="{escaped}"}}'
+def _of(name: str, label: str = "stream") -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{{{label}="{escaped}"}}'

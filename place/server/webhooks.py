@@ -40,8 +40,8 @@ PATIENCE, LONGEST_PAUSE = 10.0, 60.0
 """Seconds for an address to answer, and between attempts at most."""
 TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 """Addresses that stand for one of IPv4, by their last 32 bits."""
-MOST, MOST_EACH = 10, 1000
-"""Webhooks of one query, and of one owner."""
+MOST = 10
+"""Webhooks of one query."""
 
 
 @dataclass
@@ -333,8 +333,7 @@ async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook)
         raise not_found("query", name)
     if len(server.webhooks.of(query.name)) >= MOST:
         raise Refused(409, "conflict", f'query "{query.name}" has {MOST} webhooks already')
-    if server.webhooks.count(who.name) >= MOST_EACH and not who.is_admin:
-        raise Refused(409, "conflict", f"you have {MOST_EACH} webhooks already")
+    server.quotas.check(who, "webhooks", server.webhooks.count(who.name))
     last = server.runtime.pipeline.last
     webhook = Webhook(
         secrets.token_hex(8),

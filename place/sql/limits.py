@@ -40,7 +40,7 @@ class Limits:
     """Brackets, calls, NOTs and signs within each other."""
     columns: int = 1_000
     """Columns of an answer, of a stream or table, and keys of GROUP BY."""
-    terms: int = 10_000
+    terms: int = 100_000
     """Columns, numbers, texts, operators and calls of all expressions of a statement together."""
     members: int = 100_000
     """Values of one IN (…); they are no terms."""

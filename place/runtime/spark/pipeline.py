@@ -34,9 +34,8 @@ from place.runtime.durable.manifest import Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.durable.pack import write_tables
 from place.runtime.durable.storage import Storage, StorageFull
-from place.runtime.interface import check_rows
 from place.runtime.local import table_of
-from place.runtime.spark.merge import Merger, merged_rows
+from place.runtime.spark.merge import Merger, whole_rows
 from place.runtime.spark.task import (
     CellResult,
     FileInput,
@@ -189,15 +188,9 @@ class Pipeline:
         """The answers of queries as of the last tick, in one action; of `most` rows each."""
         with self._lock:
             cells = self._probe_cells(self._job(0, catalog), queries, most)
-            answers = []
-            for query, found in zip(queries, cells, strict=True):
-                check_rows(sum(count for _, _, count in found), most)
-                rows = [row for rows, _, _ in found for row in rows]
-                parts = [parts for _, parts, _ in found if parts is not None]
-                merged = merged_rows(query, parts)
-                check_rows(len(rows) + len(merged), most)
-                answers.append(rows + merged)
-            return answers
+            return [
+                whole_rows(query, found, most) for query, found in zip(queries, cells, strict=True)
+            ]
 
     def observe(self, catalog: Catalog, query: Query) -> Observed:
         """What has passed through the plan of a query, in the cells as they are in memory."""
