@@ -195,6 +195,8 @@ class Session:
             query = bind_query(self.catalog, target.name.text, target.select)
         else:
             query = bind_query(self.catalog, "", target)
+        if statement.analyze and not isinstance(target, s.Name):
+            check_cost(query, self.catalog, self._objects, None)
         observed = self.runtime.analyze(query) if statement.analyze else None
         lines = tuple((line,) for line in explain(self.runtime.plan(query), observed))
         return Result("plan", ("plan",), (Type.STRING,), lines)

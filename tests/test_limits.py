@@ -8,6 +8,8 @@ import pytest
 
 import place
 from place.errors import LimitError, StatementError
+from place.plan.limits import days
+from place.server.settings import Quota
 from place.session import Session
 from place.sql.limits import CLIENTS, EMBEDDED, NONE, Limits, current, within
 
@@ -163,8 +165,10 @@ def test_a_join_without_equality_is_refused_by_what_it_looks_at(session: Session
         ):
             with pytest.raises(LimitError, match="one object would meet 144 rows of tables"):
                 session.sql(query)
-            with pytest.raises(LimitError, match='the limit "fanout"'):
-                session.sql(f"REGISTER QUERY q AS {query}")
+            for before in ("REGISTER QUERY q AS", "EXPLAIN ANALYZE"):
+                with pytest.raises(LimitError, match='the limit "fanout"'):
+                    session.sql(f"{before} {query}")
+            session.sql(f"EXPLAIN {query}")
         session.sql("SELECT COUNT(*) FROM Cars, T a, T b WHERE a.id = Cars.id AND b.id = a.id")
         with pytest.raises(LimitError, match='the limit "work"'):
             session.sql("SELECT MIN(T.id)" + ", MAX(T.id)" * 8 + " FROM Cars, T WHERE T.id < 5")
@@ -209,3 +213,30 @@ def test_many_queries_and_large_tables_remain_possible() -> None:
     assert len(rows) < EMBEDDED.statement
     assert EMBEDDED.rows >= 200_000
     assert EMBEDDED.cells >= 800_000
+
+
+# What is written about them
+
+
+def documented(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the table below a heading, by the name in their first cell."""
+    text = (Path(__file__).parent.parent / "docs" / page).read_text("utf-8")
+    part = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| `")]
+    return {row[0].strip("`"): row[1:] for row in rows}
+
+
+def test_the_page_has_every_limit() -> None:
+    table = documented("language.md", "Limits")
+    assert list(table) == [each.name for each in fields(Limits)]
+    for name, (_, embedded, clients) in table.items():
+        for limits, told in ((EMBEDDED, embedded), (CLIENTS, clients)):
+            most = getattr(limits, name)
+            assert told == (days(most) if name in ("window", "history") else f"{most:,}"), name
+
+
+def test_the_page_has_every_quota() -> None:
+    table = documented("server.md", "Quotas")
+    assert list(table) == [each.name for each in fields(Quota)]
+    for name, (_, most) in table.items():
+        assert most == f"{getattr(Quota(), name):,}", name

@@ -1,5 +1,6 @@
 """What clients may ask for, have, and cost; and that nobody else is hurt by those who want more."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,15 +9,17 @@ from typing import Any
 
 import pytest
 import websockets.exceptions
+import websockets.sync.client as ws
 
 from place.cli import main
+from place.server import statements
 from place.server.guard import Guard
 from place.server.quotas import VALUE
 from place.server.settings import Quota
 from place.server.state import MOST_ASKED
 from place.server.store import Suspended
 from place.sql.limits import CLIENTS, EMBEDDED
-from tests.harness.server import Running, bearer, serving, wait_for
+from tests.harness.server import WAIT, Running, bearer, serving, wait_for
 
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);
@@ -64,6 +67,15 @@ def refused(served: Running, sql: str, token: str) -> dict[str, Any]:
 
 def state_of(served: Running, query: str, token: str) -> dict[str, Any]:
     found: dict[str, Any] = served.http.get(f"/queries/{query}", headers=bearer(token)).json()
+    return found
+
+
+def rest_of(connection: ws.ClientConnection) -> list[Any]:
+    """All messages until it is closed."""
+    found: list[Any] = []
+    with contextlib.suppress(websockets.exceptions.ConnectionClosed):
+        while True:
+            found.append(json.loads(connection.recv(WAIT)))
     return found
 
 
@@ -192,6 +204,32 @@ def test_quotas_on_the_command_line(
     assert main(["quota", "set", "--home", home, "--name", "local", "--queries", "7"]) == 1
 
 
+def test_many_queries_of_a_client_come_a_few_at_a_time(
+    served: Running, ann: str, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their first answers are of a bounded size in each tick, and count before the next ones."""
+    monkeypatch.setattr(statements, "MOST_ROWS", 150)  # two queries a tick, with 61 objects
+    served.http.put("/quotas/ann", json={"state": 50 * VALUE, "queries": 100}).raise_for_status()
+    text = ";".join(
+        f"REGISTER QUERY q{i} AS SELECT id FROM Cars INSIDE (0, 0, 99)" for i in range(9)
+    )
+    before = served.server.hub.tick
+    error = refused(served, text, ann)
+    assert error["code"] == "quota_exceeded"
+    assert "bytes of state" in error["message"]
+    mine = {query.name for query in served.server.owned_by("ann")}
+    assert mine <= {"q0", "q1", "q2", "q3"}
+    assert served.server.hub.tick >= before + 2
+    dropped = ";".join(f"DROP QUERY IF EXISTS q{i}" for i in range(9))
+    assert served.sql(dropped, root)["message"]
+
+
+def test_names_that_have_no_place_in_a_log_are_refused(served: Running, ann: str) -> None:
+    for name in ("a\nb", "a\u202eb", "a\x00b"):
+        error = refused(served, f'REGISTER QUERY "{name}" AS SELECT id FROM Cars', ann)
+        assert (error["status"], error["code"]) == (400, "wrong_statement")
+
+
 # What a query may cost
 
 
@@ -199,17 +237,17 @@ def test_a_query_that_tells_too_much_is_suspended(served: Running, ann: str, roo
     served.sql("REGISTER QUERY calm AS SELECT id FROM Cars WHERE id < 5", ann)
     served.sql("REGISTER QUERY wild AS SELECT id FROM Cars WHERE id > 100", ann)
     with served.listen("wild", ann) as wild, served.listen("everything", root) as all_of_it:
-        assert json.loads(wild.recv(20)) == []
-        all_of_it.recv(20)
+        assert json.loads(wild.recv(WAIT)) == []
+        all_of_it.recv(WAIT)
         rows = [car(1_000 + i, 2) for i in range(41)]
         served.push("Cars", rows, time="2026-01-01T00:00:02Z")
-        *messages, ending = (json.loads(text) for text in wild)
+        *messages, ending = rest_of(wild)
         assert ending["error"]["code"] == "query_suspended"
         assert "it told 41 deltas in one tick, and may tell 40" in ending["error"]["message"]
         assert wild.close_code == 4429
         seen = [delta for message in messages for delta in message]
         assert sum(delta["sign"] for delta in seen) == 0  # it takes its answer back
-        assert len(json.loads(all_of_it.recv(20))) == 41  # and nobody else notices
+        assert len(json.loads(all_of_it.recv(WAIT))) == 41  # and nobody else notices
     assert served.answer("calm", ann) == [[i] for i in range(5)]
     found = state_of(served, "wild", ann)
     assert found["state"] == "suspended"

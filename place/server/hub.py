@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("place.server")
 ASKED_TOGETHER, PAUSE = 200, 0.5
 """So many sizes of answers that nobody watches are asked for at a time, after so many seconds."""
+PATIENCE = 10.0
+"""Seconds that somebody waits for this thread at most."""
 
 
 @dataclass
@@ -207,6 +209,12 @@ class Hub:
     def forget(self, names: Iterable[str], reason: str | None = None) -> None:
         """Queries were dropped: their last deltas are given out, then nobody watches them."""
         self._items.put(_Change(tuple(names), False, reason))
+
+    def catch_up(self) -> None:
+        """Wait until the deltas of all ticks so far are given out, or for a while."""
+        last, deadline = self._runtime.pipeline.last, time.monotonic() + PATIENCE
+        while last is not None and self.tick < last.tick and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def known_size(self, query: str) -> int | None:
         """The same as `size`, of what is known already."""

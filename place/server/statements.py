@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from place.server.state import Server
 
 LOG = logging.getLogger("place.server")
+MOST_ROWS = 5_000_000
+"""Rows of the first answers of a client's queries in one tick, at most."""
 PATTERN = re.compile(r"[{}\[\]*?\\]")
 """What would make a pattern of a path for those who read it; `{../a,b}` leads anywhere."""
 SHOWN_TO_CLIENTS = ("queries", "streams", "tables", "regions")
@@ -113,10 +115,32 @@ def _together(server: Server, who: Who, group: Iterable[Written]) -> list[Result
             changes.append((written.statement, written.sql.strip()))
     except PlaceError as wrong:  # the next one cannot be read; these can
         error = wrong
-    results = _change(server, who, changes)
+    results = [
+        result for part in _parts(server, who, changes) for result in _change(server, who, part)
+    ]
     if error is not None:
         raise error
     return results
+
+
+def _parts(
+    server: Server, who: Who, changes: Sequence[tuple[Change, str]]
+) -> Iterator[Sequence[tuple[Change, str]]]:
+    """A run in parts, each one tick, whose first answers have a bounded size whatever they ask.
+
+    What regions and conditions leave is not known before; so a client's queries come a few at a
+    time where objects are many, and their sizes are known before the next ones come.
+    """
+    if who.is_admin:
+        yield changes
+        return
+    streams = server.session.catalog.streams.values()
+    most = max((server.runtime.statistics(stream.name)["objects"] for stream in streams), default=0)
+    size = max(1, MOST_ROWS // max(1, most))
+    for start in range(0, len(changes), size):
+        if start:
+            server.hub.catch_up()
+        yield changes[start : start + size]
 
 
 def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> list[Result]:
@@ -259,10 +283,12 @@ def _check_owner(server: Server, who: Who, statement: Change) -> None:
 
 
 def _check_name(name: s.Name) -> None:
-    """Names of queries and streams stand in paths."""
-    if "/" in name.text or name.text in (".", ".."):
+    """Names of queries and streams stand in paths, headers and logs."""
+    if "/" in name.text or name.text in (".", "..") or not name.text.isprintable():
         raise Refused(
-            400, "wrong_statement", f'"{name.text}" cannot be asked for: it has no place in a path'
+            400,
+            "wrong_statement",
+            f"{name.text!r} cannot be asked for: it has no place in a path",
         )
 
 
