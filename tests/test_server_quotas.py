@@ -14,8 +14,7 @@ import websockets.sync.client as ws
 from place.cli import main
 from place.server import statements
 from place.server.guard import Guard
-from place.server.quotas import VALUE
-from place.server.settings import Quota
+from place.server.settings import VALUE, Quota
 from place.server.state import MOST_ASKED
 from place.server.store import Suspended
 from place.sql.limits import CLIENTS, EMBEDDED

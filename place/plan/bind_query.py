@@ -21,7 +21,7 @@ from place.plan.expression import Aggregate, Expression, conjunction, conjuncts,
 from place.plan.limits import check_neighbours, check_window, check_window_rows
 from place.plan.query import Around, Focal, Nearest, Output, Query, QueryTable, Source, Window
 from place.sql import statements as s
-from place.sql.limits import check_outputs
+from place.sql.limits import check_outputs, current
 from place.sql.statements import Inside, Select, position_of, wrong
 
 HINTS = ("INSIDE FIRST", "INSIDE LAST")
@@ -251,7 +251,7 @@ def _bind_nearest(
         raise wrong(
             f"kNN asks for {k if isinstance(k, int | float) else repr(k)} neighbours",
             clause.k.at,
-            expected="a whole number from 1 on",
+            expected=f"a whole number from 1 to {current().neighbours:,}",
         )
     check_neighbours(k, clause.k.at)
     if clause.focal is not None:
@@ -326,7 +326,9 @@ def _bind_window(select: Select, sources: tuple[Source, ...], subject: int) -> W
         count = clause.rows.value
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise wrong(
-                f"WINDOW of {count} rows", clause.rows.at, expected="a whole number from 1 on"
+                f"WINDOW of {count} rows",
+                clause.rows.at,
+                expected=f"a whole number from 1 to {current().window_rows:,}",
             )
         check_window_rows(count, clause.rows.at)
         return Window(rows=count)

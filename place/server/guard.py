@@ -11,7 +11,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from place.plan.catalog import fold
 from place.plan.query import Query
 from place.runtime.durable.manifest import Manifest
-from place.server.settings import Quota
+from place.server.settings import VALUE, Quota
 
 if TYPE_CHECKING:
     from place.server.state import Server
 
 LOG = logging.getLogger("place.server")
-PERIOD = 2.0
+PERIOD = 5.0
 """Seconds between looks at what all queries of each client hold together."""
 
 
@@ -39,7 +39,8 @@ class Guard:
         self._found: queue.SimpleQueue[tuple[Query, str] | None] = queue.SimpleQueue()
         self._counts: Counter[str] = Counter()
         self._tick, self._least = 0, 0
-        self._spared: set[int] = set()
+        self._spared: dict[int, Query] = {}
+        """Those that a sink of the operator needs."""
         self._thread = threading.Thread(target=self._run, name="place-guard", daemon=True)
         server.hub.meter = self
 
@@ -97,27 +98,27 @@ class Guard:
 
     def weigh(self) -> None:
         """Suspend what is too large: single answers, and the largest of a client's."""
-        server = self._server
-        for owner in {owned.owner for owned in list(server.owners.values())}:
-            if server.store.is_admin(owner):
-                continue
-            quota = server.quotas.of(owner)
-            sizes = {query: server.quotas.values_of(query) for query in server.owned_by(owner)}
-            for query, size in sizes.items():
-                if size > quota.answer:
-                    self._suspend(query, reason("answer", size, quota.answer))
-            state = server.quotas.used(owner)["state"]
-            if state > quota.state:
-                largest = max(server.owned_by(owner), key=server.quotas.values_of)
-                self._suspend(largest, reason("state", state, quota.state))
+        server, least = self._server, self._server.quotas.least()
+        sizes: dict[str, list[tuple[int, Query]]] = defaultdict(list)
+        for key, owned in list(server.owners.items()):
+            query = server.session.catalog.queries.get(key)
+            if query is not None and (size := server.quotas.values_of(query)):
+                sizes[owned.owner].append((size, query))
+        for owner, found in sizes.items():
+            largest, query = max(found, key=lambda each: each[0])
+            state = VALUE * sum(size for size, _ in found)
+            if (largest > least.answer or state > least.state) and not server.store.is_admin(owner):
+                quota = server.quotas.of(owner)
+                if largest > quota.answer:
+                    self._suspend(query, reason("answer", largest, quota.answer))
+                elif state > quota.state:
+                    self._suspend(query, reason("state", state, quota.state))
 
     def _suspend(self, query: Query, why: str) -> None:
         from place.server.statements import suspend  # which knows the server, as the guard does
 
-        if id(query) in self._spared:
-            return
-        if not suspend(self._server, query, why):
-            self._spared.add(id(query))
+        if id(query) not in self._spared and not suspend(self._server, query, why):
+            self._spared[id(query)] = query
 
 
 def reason(what: str, size: int, most: int) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from place.server.access import COOKIE, Admin, Anyone, server_of
 from place.server.errors import Refused
-from place.server.quotas import clients
+from place.server.quotas import COUNTED, clients
 from place.server.state import Server
 
 router = APIRouter()
@@ -121,9 +121,9 @@ def figures(server: Server) -> str:
     one("waiting_bytes", "gauge", "Bytes of these.", size)
     one("queries", "gauge", "Registered queries.", len(catalog.queries))
     one("suspended", "gauge", "Queries suspended for what they cost.", len(server.suspended))
-    used = {_of(name, "client"): server.quotas.used(name) for name in clients(server)}
-    for what in ("queries", "webhooks", "subscriptions", "state"):
-        values = {label: has[what] for label, has in used.items()}
+    used = server.quotas.usage(clients(server))
+    for what in COUNTED:
+        values = {_of(name, "client"): has[what] for name, has in used.items()}
         metric(f"client_{what}", "gauge", f"What clients have of their quota: {what}.", values)
     one("subscribers", "gauge", "Open subscriptions.", len(hub.subscribers()))
     one("delivered_total", "counter", "Deltas given to subscribers.", hub.delivered)

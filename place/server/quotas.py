@@ -6,6 +6,7 @@ server's defaults, or what an admin has set for it, here or with `place quota`. 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,15 @@ from pydantic import BaseModel, Field
 from place.plan.query import Query
 from place.server.access import Admin, Reader, Who, server_of
 from place.server.errors import Refused
-from place.server.settings import PARTS, Quota
+from place.server.settings import PARTS, VALUE, Quota
 from place.server.store import LOCAL
 
 if TYPE_CHECKING:
     from place.server.state import Server
 
 router = APIRouter()
-VALUE = 16
-"""Bytes that a value of an answer takes, about: in the state, and in the memory of the server."""
+COUNTED = ("queries", "webhooks", "subscriptions", "state")
+"""The parts of a quota that are used up; the others are of single queries."""
 
 
 class Quotas:
@@ -45,15 +46,29 @@ class Quotas:
 
     def used(self, name: str) -> dict[str, int]:
         """How much somebody has of each."""
+        return self.usage([name])[name]
+
+    def usage(self, names: Iterable[str]) -> dict[str, dict[str, int]]:
+        """The same of many, in one look at all that is there."""
         server = self._server
-        mine = server.owned_by(name)
-        waiting = sum(each.owner == name for each in server.suspended.values())
-        return {
-            "queries": len(mine) + waiting,
-            "webhooks": server.webhooks.count(name),
-            "subscriptions": sum(s.who.name == name for s in server.hub.subscribers()),
-            "state": VALUE * sum(map(self.values_of, mine)),
-        }
+        found = {name: dict.fromkeys(COUNTED, 0) for name in names}
+
+        def add(owner: str, what: str, size: int = 1) -> None:
+            if owner in found:
+                found[owner][what] += size
+
+        queries = server.session.catalog.queries
+        for key, owned in list(server.owners.items()):
+            if key in queries:
+                add(owned.owner, "queries")
+                add(owned.owner, "state", VALUE * self.values_of(queries[key]))
+        for suspended in list(server.suspended.values()):
+            add(suspended.owner, "queries")
+        for subscriber in server.hub.subscribers():
+            add(subscriber.who.name, "subscriptions")
+        for name in found:
+            found[name]["webhooks"] = server.webhooks.count(name)
+        return found
 
     def values_of(self, query: Query) -> int:
         """Rows times columns of the answer of a query; 0 while its size is not known."""
@@ -111,14 +126,18 @@ class QuotaInfo(BaseModel):
     own: list[str]
 
 
-def shown(server: Server, name: str) -> QuotaInfo:
-    """The quota of a client as others see it."""
-    return QuotaInfo(
-        name=name,
-        quota=asdict(server.quotas.of(name)),
-        used=server.quotas.used(name),
-        own=sorted(server.store.quotas().get(name, {})),
-    )
+def shown(server: Server, names: Iterable[str]) -> list[QuotaInfo]:
+    """The quotas of clients as others see them."""
+    own = server.store.quotas()
+    return [
+        QuotaInfo(
+            name=name,
+            quota=asdict(replace(server.quotas.default, **own.get(name, {}))),
+            used=used,
+            own=sorted(own.get(name, {})),
+        )
+        for name, used in server.quotas.usage(names).items()
+    ]
 
 
 def clients(server: Server) -> list[str]:
@@ -135,7 +154,7 @@ def list_quotas(request: Request, who: Reader) -> list[QuotaInfo]:
     """What clients may have, and what they have: all for an admin, your own for you."""
     server = server_of(request)
     names = clients(server) if who.is_admin else [who.name]
-    return [shown(server, name) for name in names]
+    return shown(server, names)
 
 
 @router.put("/quotas/{name}", response_model=QuotaInfo)
@@ -143,7 +162,7 @@ def set_quota(request: Request, who: Admin, name: str, parts: Parts) -> QuotaInf
     """Let a client have more or less than others."""
     server = server_of(request)
     server.store.set_quota(name, parts.model_dump(exclude_none=True))
-    return shown(server, name)
+    return shown(server, [name])[0]
 
 
 @router.delete("/quotas/{name}", status_code=204)

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from place.sql.limits import CLIENTS, Limits
 
 MIB = 1 << 20
+VALUE = 16
+"""Bytes that a value of an answer takes, about: in the state, and in the memory of the server."""
 
 
 @dataclass(frozen=True)
