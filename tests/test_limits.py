@@ -126,6 +126,35 @@ def test_a_long_row_of_operators_is_an_error_and_not_a_crash(session: Session) -
         session.sql(f"SELECT {'+'.join(['id'] * 3_000)} FROM Cars")
 
 
+def test_a_form_that_was_read_before_is_not_known_to_keep_to_smaller_limits(
+    session: Session,
+) -> None:
+    wide = "REGISTER QUERY {} AS SELECT id, id, id, id, id, id FROM Cars INSIDE ({}, 0, 9, 9)"
+    near = "REGISTER QUERY {} AS SELECT id FROM Cars kNN ({}, 0, 0)"
+    for number in range(3):
+        session.sql(wide.format(f"a{number}", number))
+        session.sql(near.format(f"b{number}", 4 + number))
+    with within(replace(SMALL, columns=5)):
+        with pytest.raises(LimitError, match='the limit "columns"'):
+            session.sql(wide.format("a3", 3))
+        session.sql(near.format("b3", 9))
+        session.sql(near.format("b4", 8))
+        with pytest.raises(LimitError, match='the limit "neighbours"'):
+            session.sql(near.format("b5", 10))
+        with pytest.raises(LimitError, match='the limit "name"'):
+            session.sql(near.format("b" * 21, 9))
+
+
+def test_rows_that_are_read_in_bulk_are_counted(session: Session) -> None:
+    values = listed("({0}, 'a text of some length')", 1_000)
+    table = f"CREATE TABLE T (id BIGINT, a STRING) AS VALUES {values}"
+    for name, most in (("rows", 999), ("cells", 1_999)):
+        with within(replace(EMBEDDED, **{name: most})), pytest.raises(LimitError) as told:
+            session.sql(table)
+        assert (told.value.limit, told.value.size) == (name, most + 1)
+    session.sql(table)
+
+
 # What a query costs
 
 

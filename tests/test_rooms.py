@@ -17,7 +17,7 @@ BELOW_SESSION = BELOW_RUNTIME | {
     "place.runtime.reference",
     "place.runtime.spark",
 }
-FRONT = BELOW_SESSION | {"place.session", "place.script", "place"}
+FRONT = BELOW_SESSION | {"place.session", "place.statements", "place.script", "place"}
 ROOMS: dict[str, set[str]] = {
     "place.errors": set(),
     "place.model": {"place.errors"},
@@ -30,9 +30,10 @@ ROOMS: dict[str, set[str]] = {
     "place.runtime.reference": {"place.errors", "place.model", "place.plan"},
     "place.runtime.spark": BELOW_RUNTIME | {"place.runtime"},
     "place.client": {"place.errors", "place.model"},
-    "place.session": BELOW_SESSION | {"place.client"},
+    "place.statements": BELOW_SESSION,
+    "place.session": BELOW_SESSION | {"place.client", "place.statements"},
     "place": {"place.session", "place.client"},
-    "place.script": BELOW_SESSION | {"place.session"},
+    "place.script": BELOW_SESSION | {"place.session", "place.statements"},
     "place.server": FRONT | {"place.web"},
     "place.web": FRONT,
     "place.prompt": FRONT,

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow.compute as pc
+
 from place.errors import LimitError
 from place.model.schema import Table
-from place.plan.catalog import Catalog
+from place.plan.catalog import Catalog, fold
 from place.plan.expression import Column, Compare, Expression, conjuncts, sources_of
 from place.plan.query import Query
 from place.sql import statements as s
@@ -139,17 +141,17 @@ def _known_rows(query: Query) -> bool:
 
 
 def _rows(catalog: Catalog, table: Table) -> int:
-    return len(catalog.rows_of(table.name))
+    return len(catalog.contents[fold(table.name)])
 
 
 def _rows_alike(catalog: Catalog, table: Table, column: int) -> int:
     """How many rows of a table share a value of a column, on average."""
     if table.unique and column == table.key:
         return 1
-    rows = catalog.rows_of(table.name)
+    rows = catalog.contents[fold(table.name)]
     known = _alike.get((id(rows), column))
     if known is None or known[0] is not rows:
-        distinct = len({row[column] for row in rows})
+        distinct = pc.count_distinct(rows.arrow.column(column), mode="all").as_py()
         while len(_alike) >= _REMEMBERED:
             del _alike[next(iter(_alike))]
         known = _alike[id(rows), column] = rows, len(rows) // max(1, distinct)

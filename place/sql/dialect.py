@@ -6,7 +6,7 @@ every other word of the grammar is recognised where it stands.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import tokens
 from sqlglot.dialects.dialect import Dialect
@@ -14,10 +14,22 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from place.errors import StatementError
-from place.sql.limits import check_length, check_statement, check_tokens
+from place.sql.bulk_values import LONG, BulkTable, split_rows
+from place.sql.lift import KnownForm, lift, plain_drop, position_in
+from place.sql.limits import (
+    Limits,
+    check_length,
+    check_statement,
+    check_tokens,
+    check_values,
+    current,
+)
 from place.sql.parser import StatementParser
 from place.sql.scan import check_closed, locate, split
-from place.sql.statements import CreateTable, Literal, Position, Statement
+from place.sql.statements import CreateTable, Literal, Name, Statement
+
+MOST_SKELETONS = 4096
+"""Skeletons of statements that are remembered; with more, all are forgotten."""
 
 
 class Place(Dialect):
@@ -65,18 +77,54 @@ def parse(text: str) -> list[Statement]:
 
 
 def parse_one(sql: str, text: str | None = None, offset: int = 0) -> Statement:
-    """The one statement `sql`, which stands at `offset` of `text`, where errors are located."""
+    """The one statement `sql`, which stands at `offset` of `text`, where errors are located.
+
+    One that differs only in its literals from a statement that was read before is not read again:
+    it is read when its clauses are asked for.
+    """
     whole = sql if text is None else text
-
-    def at(start: int) -> Position:
-        return Position(*locate(whole, offset + start))
-
-    check_length(sql, at)
+    limits = current()
+    if len(sql) > limits.statement:
+        check_length(sql, position_in(whole, offset))
     _check_unicode(sql)
+    lifted = lift(sql)
+    if lifted is None:
+        is_long = len(sql) > LONG
+        simple = (_read_bulk if is_long else plain_drop)(sql, whole, offset)
+        return simple or _read(sql, whole, offset)
+    known = limits, lifted.skeleton
+    if known in _SKELETONS and len(lifted.name) <= limits.name:
+        at = position_in(whole, offset + lifted.at)
+        return KnownForm(Name(lifted.name, at), lifted, lambda: _read(sql, whole, offset))
+    statement: Statement = _read(sql, whole, offset)
+    if len(_SKELETONS) >= MOST_SKELETONS:
+        _SKELETONS.clear()
+    _SKELETONS.add(known)
+    return statement
+
+
+_SKELETONS: set[tuple[Limits, str]] = set()
+"""The skeletons of the statements that were read whole, each with the limits that it kept to."""
+
+
+def _read_bulk(sql: str, whole: str, offset: int) -> Statement | None:
+    """A table with many rows in the statement; None if it has to be read as others are."""
+    found = split_rows(sql)
+    if found is None:
+        return None
+    try:
+        short = _read(found[0], whole, offset)
+    except StatementError:
+        return None
+    check_values(len(found[1]), sum(map(len, found[1])), short.name.at)
+    return BulkTable(short, found[1], lambda: _read(sql, whole, offset))
+
+
+def _read(sql: str, whole: str, offset: int) -> Any:
     try:
         check_closed(sql, whole, offset)
         tokens = Place.Tokenizer(dialect=Place).tokenize(sql)
-        check_tokens(tokens, sql, at)
+        check_tokens(tokens, sql, lambda start: position_in(whole, offset + start))
         statement = StatementParser(dialect=Place).parse_statement(tokens, sql, whole, offset)
         check_statement(statement, len(sql))
         return statement

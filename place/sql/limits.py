@@ -22,6 +22,7 @@ from place.sql import statements as s
 
 At = Callable[[int], s.Position]
 """Where a character of a statement stands in the whole text."""
+_FROM_FILE = "load large tables from a file: CREATE TABLE … FROM 'file.csv'"
 DAY = 24 * 3600 * 1_000_000
 """In microseconds, as all lengths of time are."""
 
@@ -162,16 +163,15 @@ def check_text(text: str) -> None:
     )
 
 
-def check_length(sql: str, at: At) -> None:
+def check_length(sql: str, at: s.Position) -> None:
     """One statement, before anybody looks at it."""
-    if len(sql) > current().statement:
-        check(
-            "statement",
-            len(sql),
-            "the statement has {size} characters, more than {most}",
-            at(0),
-            "load large tables from a file: CREATE TABLE … FROM 'file.csv'",
-        )
+    check(
+        "statement",
+        len(sql),
+        "the statement has {size} characters, more than {most}",
+        at,
+        _FROM_FILE,
+    )
 
 
 _DEEPER = (TokenType.NOT, TokenType.DASH, TokenType.PLUS)
@@ -243,7 +243,7 @@ def check_statement(statement: s.Statement, size: int) -> None:
     elif isinstance(statement, s.CreateStream | s.CreateTable):
         _check_columns(len(statement.columns), statement.name.at, "declare fewer columns")
         if isinstance(statement, s.CreateTable):
-            _check_values(statement)
+            check_values(len(statement.rows), sum(map(len, statement.rows)), statement.name.at)
 
 
 def _check_select(select: s.Select, size: int) -> None:
@@ -288,9 +288,7 @@ def _check_terms(select: s.Select) -> None:
     )
 
 
-def _check_values(table: s.CreateTable) -> None:
-    hint = "load large tables from a file: CREATE TABLE … FROM 'file.csv'"
-    at = table.name.at
-    check("rows", len(table.rows), "VALUES has {size} rows, more than {most}", at, hint)
-    count = sum(map(len, table.rows))
-    check("cells", count, "VALUES has {size} values, more than {most}", at, hint)
+def check_values(rows: int, cells: int, at: s.Position) -> None:
+    """The rows of AS VALUES, and the values in them."""
+    check("rows", rows, "VALUES has {size} rows, more than {most}", at, _FROM_FILE)
+    check("cells", cells, "VALUES has {size} values, more than {most}", at, _FROM_FILE)
