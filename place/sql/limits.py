@@ -39,6 +39,8 @@ class Limits:
     """Characters of a name or an alias."""
     depth: int = 50
     """Brackets, calls, NOTs and signs within each other."""
+    chain: int = 200
+    """Operators and calls on each other, as in a + b + c + …, where AND and OR in a row are one."""
     columns: int = 1_000
     """Columns of an answer, of a stream or table, and keys of GROUP BY."""
     terms: int = 100_000
@@ -256,7 +258,7 @@ def _check_select(select: s.Select, size: int) -> None:
         "join fewer tables, or load a table that is joined already",
     )
     # A term takes two characters at least, so a short statement cannot have too many.
-    if size > 2 * current().terms:
+    if size > 2 * min(current().terms, current().chain):
         _check_terms(select)
 
 
@@ -272,19 +274,24 @@ def _check_columns(count: int, at: s.Position, hint: str) -> None:
 def _check_terms(select: s.Select) -> None:
     written = [*(item.expression for item in select.items), *select.group_by]
     written += [select.where, select.having]
-    terms = 0
-    for expression in written:
-        if expression is None:
-            continue
-        for node in expression.walk():
-            is_member = isinstance(node.parent, exp.In) and isinstance(node, exp.Literal)
-            terms += not (is_member or isinstance(node, exp.Paren | exp.Identifier))
+    terms = deepest = 0
+    waiting: list[tuple[exp.Expr, int]] = [(each, 0) for each in written if each is not None]
+    while waiting:
+        node, depth = waiting.pop()
+        is_member = isinstance(node.parent, exp.In) and isinstance(node, exp.Literal)
+        terms += not (is_member or isinstance(node, exp.Paren | exp.Identifier))
+        in_a_row = isinstance(node, exp.And | exp.Or) and type(node) is type(node.parent)
+        depth += not (in_a_row or isinstance(node, exp.Paren | exp.Identifier))
+        deepest = max(deepest, depth)
+        waiting += [(child, depth) for child in node.iter_expressions()]
+    hint = "write x IN (…) for many comparisons of one column, or join a table"
+    check("terms", terms, "the expressions have {size} terms, more than {most}", select.at, hint)
     check(
-        "terms",
-        terms,
-        "the expressions have {size} terms, more than {most}",
+        "chain",
+        deepest,
+        "an expression has {size} operators on each other, more than {most}",
         select.at,
-        "write x IN (…) for many comparisons of one column, or join a table",
+        "write fewer operators in a row",
     )
 
 

@@ -211,7 +211,7 @@ class SparkRuntime:
         self.deliveries.forget_dropped()
         try:
             manifest = self.tick(Entry())
-        except PlaceError:
+        except Exception:  # also what cannot be sent to tasks: it must not stop later ticks
             self.catalog = replace(before, version=catalog.version + 1)
             self._store.save(catalog, self.catalog)
             raise
