@@ -207,7 +207,7 @@ def test_many_queries_of_a_client_come_a_few_at_a_time(
     served: Running, ann: str, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their first answers are of a bounded size in each tick, and count before the next ones."""
-    monkeypatch.setattr(statements, "MOST_ROWS", 150)  # two queries a tick, with 61 objects
+    monkeypatch.setattr(statements, "MOST_ROWS", 40)  # two queries a tick, with 20 objects
     served.http.put("/quotas/ann", json={"state": 50 * VALUE, "queries": 100}).raise_for_status()
     text = ";".join(
         f"REGISTER QUERY q{i} AS SELECT id FROM Cars INSIDE (0, 0, 99)" for i in range(9)
