@@ -1,6 +1,7 @@
 """Statements that ask for too much are refused, with the limit, before they cost anything."""
 
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -8,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import place
-from place.errors import LimitError
+from place.cli import make_parser
+from place.errors import ConfigurationError, LimitError
+from place.operate.serve import settings_of
 from place.plan.limits import days
-from place.server.settings import Quota
+from place.server.settings import Quota, Settings
 from place.session import Session
 from place.sql.limits import CLIENTS, EMBEDDED, NONE, Limits, current, within
 
@@ -261,6 +264,26 @@ def test_many_queries_and_large_tables_remain_possible() -> None:
     assert len(rows) < EMBEDDED.statement
     assert EMBEDDED.rows >= 200_000
     assert EMBEDDED.cells >= 800_000
+
+
+def test_a_server_is_given_those_of_its_clients(tmp_path: Path) -> None:
+    def settings(*options: str) -> Settings:
+        arguments = make_parser().parse_args(["serve", "--home", str(tmp_path), *options])
+        return settings_of(arguments)
+
+    assert settings().limits == CLIENTS
+    assert settings().quota == Quota()
+    given = settings("--limit", "columns=7", "--limit", "window=1000", "--quota", "queries=3")
+    assert given.limits == replace(CLIENTS, columns=7, window=1_000)
+    assert given.quota == Quota(queries=3)
+    for wrong, told in (
+        ("--limit columns", "is no name and number"),
+        ("--limit columns=-1", "is no name and number"),
+        ("--limit colums=1", 'did you mean "columns"?'),
+        ("--quota hooks=1", '"hooks" does not exist'),
+    ):
+        with pytest.raises(ConfigurationError, match=re.escape(told)):
+            settings(*wrong.split())
 
 
 # What is written about them

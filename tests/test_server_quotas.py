@@ -17,6 +17,7 @@ from place.server.guard import Guard
 from place.server.settings import VALUE, Quota
 from place.server.state import MOST_ASKED
 from place.server.store import Suspended
+from place.sql import limits
 from place.sql.limits import CLIENTS, EMBEDDED
 from tests.harness.server import WAIT, Running, bearer, serving, wait_for
 
@@ -135,6 +136,19 @@ def test_a_client_has_only_some_statements_under_way(served: Running, ann: str, 
         del server._asking["ann"]
     assert served.sql("SHOW STREAMS", ann)["rows"]
     assert "ann" not in server._asking
+
+
+def test_what_cannot_be_sent_to_tasks_does_not_stop_later_ticks(served: Running, root: str) -> None:
+    deep = "REGISTER QUERY deep AS SELECT " + "+".join(["id"] * 450) + " AS v FROM Cars"
+    with (
+        limits.within(replace(EMBEDDED, chain=1_000)),
+        pytest.raises(Exception, match=r"deep|recur"),
+    ):
+        served.session.sql(deep)
+    served.sql("REGISTER QUERY after AS SELECT id FROM Cars WHERE id = 3")
+    assert served.answer("after") == [[3]]
+    served.sql("DROP QUERY after")
+    assert "deep" not in served.session.catalog.queries
 
 
 # What they may have

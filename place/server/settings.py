@@ -23,11 +23,11 @@ class Quota:
     webhooks: int = 1_000
     subscriptions: int = 2_000
     """Open at the same time."""
-    state: int = 512 << 20
+    state: int = 256 << 20
     """Bytes of the answers of all its queries, about."""
-    answer: int = 8_000_000
+    answer: int = 2_000_000
     """Values (rows times columns) of the answer of one query."""
-    deltas: int = 1_000_000
+    deltas: int = 2_000_000
     """Deltas of one query in one tick."""
 
 
