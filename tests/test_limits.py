@@ -23,7 +23,7 @@ SMALL = Limits(
     statement=1_000,
     name=20,
     depth=10,
-    chain=12,
+    operators=12,
     columns=10,
     terms=30,
     members=20,
@@ -49,7 +49,7 @@ def listed(form: str, count: int) -> str:
 TOO_MUCH: dict[str, Callable[[int], str]] = {
     "statement": lambda n: f"SELECT id FROM Cars WHERE kind = '{'z' * n}'",
     "name": lambda n: f"SELECT id AS {'z' * n} FROM Cars",
-    "chain": lambda n: "SELECT " + "+".join(["x"] * n) + " FROM Cars",
+    "operators": lambda n: "SELECT " + "+".join(["x"] * n) + " FROM Cars",
     "depth": lambda n: f"SELECT id FROM Cars WHERE {'(' * n}id = 1{')' * n}",
     "columns": lambda n: f"SELECT {listed('id', n)} FROM Cars",
     "terms": lambda n: "SELECT id FROM Cars WHERE id = 1" + " OR id = 1" * n,
@@ -71,7 +71,7 @@ SIZES = {
     "statement": (900, 1_100),
     "name": (20, 21),
     "depth": (10, 11),
-    "chain": (5, 14),
+    "operators": (5, 14),
     "columns": (10, 11),
 }
 SIZES |= {"terms": (6, 60), "members": (20, 21), "sources": (1, 4), "corners": (7, 8)}
@@ -137,7 +137,7 @@ def test_each_not_and_each_sign_is_one_deeper(session: Session) -> None:
 def test_a_long_row_of_operators_is_an_error_and_not_a_crash(session: Session, count: int) -> None:
     """On Spark, what can be bound but not sent to tasks would stop all ticks."""
     for written in ("+".join(["id"] * count), "id" + " IS NOT NULL" * count):
-        with pytest.raises(LimitError, match='the limit "chain"'):
+        with pytest.raises(LimitError, match='the limit "operators"'):
             session.sql(f"REGISTER QUERY q AS SELECT {written} FROM Cars")
 
 

@@ -141,7 +141,7 @@ def test_a_client_has_only_some_statements_under_way(served: Running, ann: str, 
 def test_what_cannot_be_sent_to_tasks_does_not_stop_later_ticks(served: Running, root: str) -> None:
     deep = "REGISTER QUERY deep AS SELECT " + "+".join(["id"] * 450) + " AS v FROM Cars"
     with (
-        limits.within(replace(EMBEDDED, chain=1_000)),
+        limits.within(replace(EMBEDDED, operators=1_000)),
         pytest.raises(Exception, match=r"deep|recur"),
     ):
         served.session.sql(deep)

@@ -39,7 +39,7 @@ class Limits:
     """Characters of a name or an alias."""
     depth: int = 50
     """Brackets, calls, NOTs and signs within each other."""
-    chain: int = 200
+    operators: int = 200
     """Operators and calls on each other, as in a + b + c + …, where AND and OR in a row are one."""
     columns: int = 1_000
     """Columns of an answer, of a stream or table, and keys of GROUP BY."""
@@ -258,7 +258,7 @@ def _check_select(select: s.Select, size: int) -> None:
         "join fewer tables, or load a table that is joined already",
     )
     # A term takes two characters at least, so a short statement cannot have too many.
-    if size > 2 * min(current().terms, current().chain):
+    if size > 2 * min(current().terms, current().operators):
         _check_terms(select)
 
 
@@ -287,7 +287,7 @@ def _check_terms(select: s.Select) -> None:
     hint = "write x IN (…) for many comparisons of one column, or join a table"
     check("terms", terms, "the expressions have {size} terms, more than {most}", select.at, hint)
     check(
-        "chain",
+        "operators",
         deepest,
         "an expression has {size} operators on each other, more than {most}",
         select.at,
