@@ -15,6 +15,7 @@ from place.operate.serve import settings_of
 from place.plan.limits import days
 from place.server.settings import Quota, Settings
 from place.session import Session
+from place.sql import dialect
 from place.sql.limits import CLIENTS, EMBEDDED, NONE, Limits, current, within
 
 CARS = "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING)"
@@ -165,6 +166,16 @@ def test_a_form_that_was_read_before_is_not_known_to_keep_to_smaller_limits(
             session.sql(near.format("b5", 10))
         with pytest.raises(LimitError, match='the limit "name"'):
             session.sql(near.format("b" * 21, 9))
+
+
+def test_long_statements_are_not_remembered(session: Session) -> None:
+    """Thousands of skeletons are: each of a megabyte, they would be all of the memory."""
+    before = len(dialect._SKELETONS)
+    long = f"REGISTER QUERY q AS SELECT id FROM Cars {' ' * 5_000} INSIDE (0, 0, 1)"
+    session.sql(long)
+    assert len(dialect._SKELETONS) == before
+    session.sql(long.replace(" " * 5_000, " " * 50).replace("q AS", "r AS"))
+    assert len(dialect._SKELETONS) == before + 1
 
 
 def test_rows_that_are_read_in_bulk_are_counted(session: Session) -> None:

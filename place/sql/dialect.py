@@ -87,9 +87,9 @@ def parse_one(sql: str, text: str | None = None, offset: int = 0) -> Statement:
     if len(sql) > limits.statement:
         check_length(sql, position_in(whole, offset))
     _check_unicode(sql)
-    lifted = lift(sql)
+    is_long = len(sql) > LONG
+    lifted = None if is_long else lift(sql)  # long ones are not worth remembering
     if lifted is None:
-        is_long = len(sql) > LONG
         simple = (_read_bulk if is_long else plain_drop)(sql, whole, offset)
         return simple or _read(sql, whole, offset)
     known = limits, lifted.skeleton
