@@ -62,7 +62,7 @@ def days(duration: int) -> str:
     >>> days(36 * 3600 * 1_000_000)
     '1.5 days'
     """
-    return f"{duration / DAY:,.6g} days"
+    return "1 day" if duration == DAY else f"{duration / DAY:,.6g} days"
 
 
 # What a query would cost
