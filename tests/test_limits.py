@@ -236,6 +236,14 @@ def test_a_join_without_equality_is_refused_by_what_it_looks_at(session: Session
             session.sql("SELECT MIN(T.id)" + ", MAX(T.id)" * 8 + " FROM Cars, T WHERE T.id < 5")
 
 
+def test_many_columns_of_many_objects_are_work_whatever_chooses_them(session: Session) -> None:
+    wide = f"SELECT {listed('id', 110)} FROM Cars INSIDE (0, 0, 1)"
+    with within(replace(EMBEDDED, work=1_099)), pytest.raises(LimitError, match="1,100 values"):
+        session.sql(wide)
+    with within(replace(EMBEDDED, work=1_100)):
+        assert len(session.sql(wide).rows) == 2
+
+
 # Which limits hold
 
 

@@ -22,6 +22,8 @@ from place.sql.limits import DAY, check, exceeded
 Count = Callable[[str], int]
 """How many objects a stream has now."""
 
+FEW = 64
+"""Columns and conditions: a query with no more makes no more of an object than the store holds."""
 _REMEMBERED = 256
 _alike: dict[tuple[int, int], tuple[object, int]] = {}
 """By the rows of a table and a column: these rows, and how many of them share a value."""
@@ -76,8 +78,8 @@ def check_cost(query: Query, catalog: Catalog, objects: Count, at: s.Position | 
         "fanout", meets, "one object would meet {size} rows of tables, more than {most}", at, hint
     )
     is_chosen = query.inside is not None or query.nearest is not None or query.query_table
-    known = _known_rows(query)
-    if (is_chosen or meets == 1) and not known:
+    known, width = _known_rows(query), len(query.outputs) + len(conjuncts(query.where))
+    if (is_chosen or meets == 1) and not known and width <= FEW:
         return
     subject = query.sources[query.subject].relation
     count = _rows(catalog, subject) if isinstance(subject, Table) else objects(subject.name)
@@ -93,10 +95,10 @@ def check_cost(query: Query, catalog: Catalog, objects: Count, at: s.Position | 
         )
     check(
         "work",
-        count * meets * (len(query.outputs) + len(conjuncts(query.where))),
-        "{size} combinations of rows and terms would have to be looked at, more than {most}",
+        count * width * (1 if is_chosen else meets),
+        "{size} values of rows would have to be looked at, more than {most}",
         at,
-        hint,
+        f"ask for fewer columns; {hint}",
     )
 
 

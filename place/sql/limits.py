@@ -68,7 +68,7 @@ class Limits:
     fanout: int = 10_000_000
     """Rows of tables, and combinations of them, that one object meets in a join."""
     work: int = 2_000_000_000
-    """The same for all objects, times the columns and conditions of the query."""
+    """Objects, with the rows that each of them meets, times the columns and conditions."""
 
 
 EMBEDDED = Limits()
