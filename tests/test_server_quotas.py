@@ -11,7 +11,9 @@ import pytest
 import websockets.exceptions
 import websockets.sync.client as ws
 
+import place
 from place.cli import main
+from place.errors import StatementError
 from place.server import statements
 from place.server.guard import Guard
 from place.server.settings import VALUE, Quota
@@ -89,6 +91,9 @@ def test_clients_have_smaller_limits_than_operators(served: Running, ann: str, r
     assert 'the limit "columns"' in error["message"]
     assert error["hint"]
     assert len(served.sql(wide, root)["columns"]) == 21
+    session = place.connect(served.url, token=ann)
+    with session, pytest.raises(StatementError, match='the limit "columns"'):
+        session.sql(wide)
     ring = ", ".join(f"{i} {i % 2}" for i in range(30))
     assert (
         "corners"
