@@ -311,9 +311,12 @@ def test_a_suspended_query_can_be_dropped_and_replaced(served: Running, ann: str
     assert served.sql("DROP QUERY wild", ann)["message"] == 'query "wild" dropped'
     assert served.http.get("/queries/wild", headers=bearer(ann)).status_code == 404
     suspended(served, ann)
-    served.sql("REGISTER QUERY wild AS SELECT id FROM Cars WHERE id = 1", ann)
+    again = "REGISTER QUERY wild AS SELECT id FROM Cars WHERE id = 1"
+    refused(served, f"{again}; REGISTER QUERY wrong AS SELECT id FROM Nowhere", ann)
     assert state_of(served, "wild", ann)["state"] == "running"
     assert not served.server.suspended
+    served.sql("DROP QUERY wild", ann)
+    assert "wild" not in served.session.catalog.queries
 
 
 def test_an_answer_that_grows_too_large_is_suspended(served: Running, ann: str) -> None:

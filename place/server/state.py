@@ -117,9 +117,13 @@ class Server:
     def find_suspended(self, who: Who, name: str) -> Suspended | None:
         """A suspended query by its name, if there is one that they may see."""
         found = self.suspended.get(fold(name))
-        if found is None or fold(name) in self.session.catalog.queries:
-            return None  # or it is about to be, or runs again
+        if found is None or not self.is_suspended(name):
+            return None
         return found if who.is_admin or found.owner == who.name else None
+
+    def is_suspended(self, name: str) -> bool:
+        """One whose query still runs is about to be suspended, or was resumed just now."""
+        return fold(name) in self.suspended and fold(name) not in self.session.catalog.queries
 
     def owned_by(self, name: str) -> list[Query]:
         """The queries of somebody."""

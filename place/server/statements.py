@@ -166,7 +166,7 @@ def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> 
             raise StatementError("the statement is nested too deeply") from None
         finally:
             _settle(server, before, new)
-        _unsuspend(server, new)
+            _unsuspend(server, (n for n in new if fold(n) in server.session.catalog.queries))
     if error is not None:
         raise error
     return results
@@ -199,7 +199,7 @@ def _forget_suspended(server: Server, allowed: list[tuple[Change, str]]) -> list
     drops = [
         (statement, sql)
         for statement, sql in allowed
-        if isinstance(statement, s.Drop) and fold(statement.name.text) in server.suspended
+        if isinstance(statement, s.Drop) and server.is_suspended(statement.name.text)
     ]
     for each in drops:
         allowed.remove(each)
@@ -273,7 +273,7 @@ def _check_owner(server: Server, who: Who, statement: Change) -> None:
     name = statement.name.text
     found = server.session.catalog.queries.get(fold(name))
     is_theirs = found is None or server.may_see(who, found.name)
-    is_suspended = found is None and fold(name) in server.suspended
+    is_suspended = server.is_suspended(name)
     if is_suspended:
         is_theirs = server.find_suspended(who, name) is not None
     if isinstance(statement, s.Drop):
