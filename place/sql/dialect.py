@@ -116,6 +116,8 @@ def _read_bulk(sql: str, whole: str, offset: int) -> Statement | None:
         short = _read(found[0], whole, offset)
     except StatementError:
         return None
+    if len(short.rows) != 1:  # after a comment, say, there are more
+        return None
     check_values(len(found[1]), sum(map(len, found[1])), short.name.at)
     return BulkTable(short, found[1], lambda: _read(sql, whole, offset))
 
