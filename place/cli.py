@@ -10,7 +10,7 @@ import place
 from bench import command as bench
 from place import demo, prompt, tour
 from place.errors import PlaceError
-from place.operate import generate, replay, retry, run, serve, status, token
+from place.operate import generate, quota, replay, retry, run, serve, status, token
 from place.script import command as script
 
 DESCRIPTION = """\
@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    commands_of = (demo, tour, prompt, generate, replay, run, serve, retry, token, status)
+    commands_of = (demo, tour, prompt, generate, replay, run, serve, retry, token, quota, status)
     for module in (*commands_of, script, bench):
         module.add_parser(commands)
     return parser

@@ -9,6 +9,7 @@ from place.errors import ConfigurationError, StatementError
 from place.plan.catalog import fold
 from place.plan.kinds import kind_of
 from place.runtime.interface import durable
+from place.server.store import ServerStore
 from place.session import Session, connect
 from place.sql import statements as s
 from place.sql.dialect import parse_one
@@ -114,6 +115,13 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return int(text)
+
+
+def known_store(home: Path) -> ServerStore:
+    """What the server of a home that is there keeps: tokens, quotas, owners."""
+    if not home.is_dir():
+        raise ConfigurationError(f"{home} is not there", hint="name the home of the server")
+    return ServerStore(home)
 
 
 def read_setup(path: Path) -> str:

@@ -10,11 +10,13 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
-from place.errors import ConfigurationError, PlaceError
+from place.errors import ConfigurationError, PlaceError, suggestion
 from place.model.time import parse_duration
 from place.operate.options import (
     add_idle_option,
@@ -28,11 +30,13 @@ from place.operate.options import (
 from place.operate.run import IdleClock
 from place.runtime.interface import durable, tick_of
 from place.runtime.tables import TableLoader
-from place.server.settings import MIB, Settings, is_loopback
+from place.server.settings import MIB, Quota, Settings, is_loopback
 from place.server.store import ServerStore
 from place.session import Session
+from place.sql.limits import CLIENTS, Limits
 
 PORT, BACKLOG = 8765, 2048
+T = TypeVar("T", Limits, Quota)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -82,6 +86,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--private-webhooks",
         action="store_true",
         help="let clients have webhooks at addresses of private networks",
+    )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="how large a client's statements may be, as often as needed: columns=200 (see the"
+        " table of limits in docs/language.md)",
+    )
+    parser.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="how much each client may have, as often as needed: queries=500 (place quota sets it"
+        " for one of them)",
     )
     add_idle_option(parser)
     add_keep_option(parser)
@@ -156,7 +176,27 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         largest_readings=arguments.max_readings * MIB,
         most_waiting_readings=arguments.max_waiting,
         private_webhooks=arguments.private_webhooks,
+        limits=_with_numbers(CLIENTS, "--limit", arguments.limit),
+        quota=_with_numbers(Quota(), "--quota", arguments.quota),
     )
+
+
+def _with_numbers(known: T, option: str, given: Sequence[str]) -> T:
+    """Limits or quotas with the numbers that an option names."""
+    names = [each.name for each in fields(known)]
+    numbers: dict[str, int] = {}
+    for text in given:
+        name, sign, number = text.partition("=")
+        if not sign or not number.isdecimal() or int(number) >= 1 << 62:
+            raise ConfigurationError(
+                f"{option} {text} is no name and number", hint=f"write {option} {names[0]}=1000"
+            )
+        if name not in names:
+            raise ConfigurationError(
+                f'{option} "{name}" does not exist', hint=suggestion(name, names, "names")
+            )
+        numbers[name] = int(number)
+    return replace(known, **numbers)
 
 
 def _port(text: str) -> int:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from rich.table import Table
 
 from place.errors import ConfigurationError
 from place.model.time import format_timestamp
+from place.operate.quota import clients_of
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.aside import set_aside
 from place.runtime.durable.deltas import WHOLE, Deltas, Id
 from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.storage import Storage
+from place.server.store import FILE, ServerStore
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
@@ -78,6 +81,7 @@ def read_status(directory: Path) -> dict[str, Any]:
         }
     last = recent[-1]
     return {
+        "clients": _clients(directory),
         "tick": last.tick,
         "written": last.written,
         "ago": max(0.0, time.time() - last.written),
@@ -100,6 +104,25 @@ def _loaded(storage: Storage, ticks: list[int]) -> Iterator[Manifest]:
     for tick in ticks:
         with contextlib.suppress(FileNotFoundError):
             yield manifests.load(storage, tick)
+
+
+def _clients(home: Path) -> dict[str, dict[str, Any]]:
+    """What clients of a server have, and what was set for them; nothing where none was."""
+    if not (home / FILE).exists():
+        return {}
+    store = ServerStore(home)
+    own, suspended = store.quotas(), Counter(q.owner for q in store.suspended().values())
+    found = {
+        name: {
+            "queries": counts["queries"],
+            "webhooks": counts["webhooks"],
+            "suspended": suspended[name],
+            "quota": own.get(name, {}),
+        }
+        for name, counts in clients_of(store).items()
+    }
+    store.close()
+    return found
 
 
 def _stream(last: Manifest, name: str) -> dict[str, Any]:
@@ -151,6 +174,13 @@ def _show(status: dict[str, Any]) -> None:
     for which in ("last", "median"):
         stages.add_row(which, *(f"{status[which].get(stage, 0.0):.3f}" for stage in STAGES))
     console.print(stages)
+    if status["clients"]:
+        clients = Table("client", "queries", "suspended", "webhooks", "quota of its own")
+        for name, has in status["clients"].items():
+            numbers = [f"{has[key]:,}" for key in ("queries", "suspended", "webhooks")]
+            own = ", ".join(f"{what} {most:,}" for what, most in has["quota"].items())
+            clients.add_row(name, *numbers, own or "-")
+        console.print(clients)
     sizes = Table("on disk", *DIRECTORIES)
     sizes.add_row("MiB", *(f"{status['sizes'][name] / (1 << 20):.1f}" for name in DIRECTORIES))
     console.print(sizes)

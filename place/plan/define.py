@@ -28,6 +28,7 @@ from place.plan.bind_query import make_shape
 from place.plan.bind_query_table import SHOWN, layout_of
 from place.plan.catalog import Catalog
 from place.plan.external import check_source, define_source, define_target
+from place.plan.limits import check_history
 from place.plan.options import (
     Options,
     bounds,
@@ -97,6 +98,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
         retention=_retention(options, statement.name),
         history=options.read("history", positive_duration),
     )
+    check_history(stream.history, options.get("history"))
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)
     return stream

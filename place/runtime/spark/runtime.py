@@ -258,7 +258,7 @@ class SparkRuntime:
         self.deliveries.forget_dropped()
         try:
             manifest = self.tick(Entry())
-        except PlaceError:
+        except Exception:  # also what cannot be sent to tasks: it must not stop later ticks
             self.catalog = replace(before, version=catalog.version + 1)
             self._store.save(catalog, self.catalog)
             raise
@@ -328,9 +328,9 @@ class SparkRuntime:
         last = self.pipeline.last
         return BEGINNING if last is None else last.instants.get(streams, BEGINNING)
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
-        return self._probe(query)
+        return self._probe(query, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -368,8 +368,8 @@ class SparkRuntime:
                     raise
         raise AssertionError
 
-    def _probe(self, query: Query) -> Answer:
-        (rows,) = self.pipeline.probe(self.catalog, [query])
+    def _probe(self, query: Query, most: int | None = None) -> Answer:
+        (rows,) = self.pipeline.probe(self.catalog, [query], most)
         return Counter(rows)
 
     def _deltas(self, manifest: Manifest) -> list[Delta]:
