@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from place.errors import ConfigurationError, StatementError
 from place.plan.apply import Change
 from place.plan.catalog import fold
+from place.runtime.durable.home import check_writable
 from place.session import Session, connect, masked
 from place.sql import statements as s
 from place.sql.dialect import parse_one
@@ -82,8 +83,16 @@ def add_keep_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def hush_spark() -> None:
+    """Spark is about to be stopped; what it says of that is no news."""
+    from place.runtime.spark.console import hush
+
+    hush()
+
+
 def open_session(arguments: argparse.Namespace) -> Session:
     """A session on Spark in the home directory, as the options ask for it."""
+    check_writable(arguments.home)  # before Spark is started for nothing
     session = connect(
         arguments.home,
         master=arguments.master,

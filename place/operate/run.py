@@ -20,6 +20,7 @@ from place.operate.options import (
     add_idle_option,
     add_keep_option,
     add_spark_options,
+    hush_spark,
     open_session,
     read_setup,
     set_up,
@@ -98,6 +99,7 @@ def _serve(
             clock.look(time.time())
             news.look(time.monotonic())
     finally:
+        hush_spark()
         try:
             session.stop()
         except PlaceError as error:

@@ -24,6 +24,7 @@ from place.operate.options import (
     add_idle_option,
     add_keep_option,
     add_spark_options,
+    hush_spark,
     open_session,
     positive,
     read_setup,
@@ -132,6 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     from place.server.listener import raise_descriptor_limit
     from place.server.state import Server
 
+    began = time.monotonic()
     raise_descriptor_limit()
     door = Door(settings)
     with (
@@ -152,9 +154,11 @@ def run(arguments: argparse.Namespace) -> int:
                     f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
                     flush=True,
                 )
+                LOG.info("ready after %.1f s", time.monotonic() - began)
                 session.start()
                 while not stopping.wait(POLL):
                     news.look(time.monotonic())
+            hush_spark()
             with contextlib.suppress(PlaceError):
                 session.stop()
             last = runtime.pipeline.last

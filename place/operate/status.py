@@ -109,25 +109,49 @@ def _show(status: dict[str, Any]) -> None:
     if not status["tick"]:
         console.print("no tick yet")
         return
-    console.print(
-        f"tick {status['tick']:,}, {status['ago']:.1f} s ago; catalog version {status['catalog']},"
-        f" cells {status['cells']}; {status['deltas']:,} deltas so far;"
-        f" the last {status['kept']:,} ticks are kept"
-    )
-    streams = Table("stream", "objects", "readings", "late", "bad", "time", "lag")
+    for line in (
+        f"tick {status['tick']:,}, {status['ago']:.1f} s ago; {status['deltas']:,} deltas so far",
+        f"catalog version {status['catalog']}, cells {status['cells']};"
+        f" the last {status['kept']:,} ticks are kept",
+    ):
+        console.print(line, soft_wrap=True)
+    # Long lists stand upright: 80 columns are enough.
+    streams = _table("stream", *("objects", "readings", "late", "bad", "lag"))
     for name, counts in status["streams"].items():
         numbers = [f"{counts[key]:,}" for key in ("objects", "readings", "late", "bad")]
-        moment = format_timestamp(counts["time"]) if counts["time"] is not None else "-"
-        lag = f"{counts['lag']:.1f} s" if counts["lag"] is not None else "-"
-        streams.add_row(name, *numbers, moment, lag)
+        lag = f"{counts['lag']:,.1f} s" if counts["lag"] is not None else "-"
+        streams.add_row(name, *numbers, lag)
     console.print(streams)
-    stages = Table("seconds", *STAGES[:-1], "in all")
-    for which in ("last", "median"):
-        stages.add_row(which, *(f"{status[which].get(stage, 0.0):.3f}" for stage in STAGES))
-    console.print(stages)
-    sizes = Table("on disk", *DIRECTORIES)
-    sizes.add_row("MiB", *(f"{status['sizes'][name] / (1 << 20):.1f}" for name in DIRECTORIES))
-    console.print(sizes)
+    for name, counts in status["streams"].items():
+        if counts["time"] is not None:
+            console.print(f"{name} is at {format_timestamp(counts['time'])}", soft_wrap=True)
+    upright = Table.grid(padding=(0, 4))
+    upright.add_row(_stages(status), _sizes(status))
+    console.print(upright)
+
+
+def _table(first: str, *others: str) -> Table:
+    """A table with a name in its first column, which may be cut, and numbers in the others."""
+    made = Table()
+    made.add_column(first, overflow="ellipsis", no_wrap=True)
+    for title in others:
+        made.add_column(title, justify="right", no_wrap=True)
+    return made
+
+
+def _stages(status: dict[str, Any]) -> Table:
+    stages = _table("seconds", "last", "median")
+    for stage in STAGES:
+        seconds = [f"{status[which].get(stage, 0.0):.3f}" for which in ("last", "median")]
+        stages.add_row("in all" if stage == "seconds" else stage, *seconds)
+    return stages
+
+
+def _sizes(status: dict[str, Any]) -> Table:
+    sizes = _table("on disk", "MiB")
+    for name in DIRECTORIES:
+        sizes.add_row(name, f"{status['sizes'][name] / (1 << 20):,.1f}")
+    return sizes
 
 
 def prometheus(status: dict[str, Any]) -> str:

@@ -109,8 +109,9 @@ class Patience(H11Protocol):
         self.transport.close()
 
     def _answer(self, reason: str) -> None:
-        """Say so, unless an answer is on its way already."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+        """Say so, unless nothing was asked, or an answer is on its way already."""
+        asked = self._owed == "body" or self.conn.trailing_data[0]
+        if not asked or self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         body = json.dumps(error_body("too_slow", reason)).encode()
         headers = [

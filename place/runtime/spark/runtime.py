@@ -8,7 +8,7 @@ one when the next begins.
 from __future__ import annotations
 
 import contextlib
-import sys
+import logging
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +43,8 @@ from place.runtime.spark.positions import ATTEMPTS, Positions, read_positions
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput
 from place.runtime.store import CatalogStore
+
+LOG = logging.getLogger("place.spark")
 
 
 class SparkRuntime:
@@ -124,6 +126,8 @@ class SparkRuntime:
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
+        if self.ingest.due():
+            LOG.info("readings of before are taken first: %d", self.ingest.waiting()[0])
         newest = self._store.load()
         if newest.version != self.catalog.version:
             self._adopt(newest)
@@ -146,7 +150,7 @@ class SparkRuntime:
                 except PlaceError as error:
                     self.tick(Entry())  # if there can be no tick at all, the readings are not bad
                     self.ingest.set_aside(logged)
-                    print(f"place: {logged.name}{FAILED} is set aside: {error}", file=sys.stderr)
+                    LOG.error("%s%s is set aside: %s", logged.name, FAILED, error)
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
