@@ -29,14 +29,14 @@ class Clock:
 
 
 @pytest.fixture
-def logged() -> Iterator[tuple[logging.Logger, Clock, Repeats, io.StringIO]]:
+def logged() -> tuple[logging.Logger, Clock, Repeats, io.StringIO]:
     clock, out = Clock(), io.StringIO()
     repeats = Repeats(clock)
     handler = logging.StreamHandler(out)
     handler.addFilter(repeats)
     logger = logging.Logger("place.test")
     logger.addHandler(handler)
-    yield logger, clock, repeats, out
+    return logger, clock, repeats, out
 
 
 def test_a_line_that_repeats_is_counted(
@@ -83,7 +83,6 @@ def test_lines_of_json_have_levels_and_facts(
     kept_logging: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     start_logging(argparse.Namespace(log_level="warning", log_json=True))
-    logging.getLogger().handlers[0].setStream(sys.stderr)  # type: ignore[attr-defined]
     log = logging.getLogger("place.test")
     log.info("nobody asked")
     log.warning("%s: %d late", "Cars", 3, extra={"facts": {"stream": "Cars", "late": 3}})

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
 OURS, WARNINGS = "place", "py.warnings"
@@ -25,10 +27,10 @@ MOST_KINDS = 500
 """Kinds of lines that are remembered."""
 
 
-def add_log_options(parser: argparse.ArgumentParser) -> None:
+def add_log_options(parser: argparse.ArgumentParser, level: str = "info") -> None:
     """How much is logged, and in which form."""
     parser.add_argument(
-        "--log-level", choices=LEVELS, default="info", help="the least that is logged (info)"
+        "--log-level", choices=LEVELS, default=level, help=f"the least that is logged ({level})"
     )
     parser.add_argument("--log-json", action="store_true", help="log lines of JSON instead of text")
 
@@ -36,7 +38,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 def start_logging(arguments: argparse.Namespace) -> Repeats:
     """Log as the options ask for it; the filter that counts repeated lines."""
     repeats = Repeats()
-    handler = logging.StreamHandler()
+    handler = Console()
     handler.setFormatter(JsonLines() if arguments.log_json else TextLines())
     handler.addFilter(repeats)
     level = logging.getLevelNamesMapping()[arguments.log_level.upper()]
@@ -49,6 +51,17 @@ def start_logging(arguments: argparse.Namespace) -> Repeats:
     logging.captureWarnings(True)
     logging.getLogger(WARNINGS).setLevel(logging.CRITICAL)
     return repeats
+
+
+class Console(logging.StreamHandler[TextIO]):
+    """Standard error as it is when a line is written: others may have put something before it."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: TextIO) -> None: ...
 
 
 class TextLines(logging.Formatter):
