@@ -9,7 +9,9 @@ parts that share almost nothing, so that two cores can work on them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
+import logging
 import os
 import random
 import subprocess
@@ -33,6 +35,7 @@ from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
 
+LOG = logging.getLogger("place.kernels")
 PARTS = ("nearest", "others")
 """What follows the nearest, with the generator; and all other queries."""
 TICKS = 3
@@ -51,7 +54,7 @@ class Compiling:
 
     def __init__(self, *, together: bool = True, nice: int = 0) -> None:
         self.began = time.monotonic()
-        missing = [part for part in PARTS if not _stamp(part).exists()]
+        missing = missing_parts()
         self.is_needed = bool(missing)
         self.steps = sum(len(_steps(part)) + TICKS for part in missing)
         self.done = 0
@@ -93,6 +96,23 @@ class Compiling:
             if process.poll() is None:
                 process.terminate()
             process.wait()
+
+
+@contextlib.contextmanager
+def compiled_meanwhile() -> Iterator[None]:
+    """Compile what is missing beside a pipeline that runs, without taking its time."""
+    compiling = Compiling(together=False, nice=15)
+    if compiling.is_needed:
+        LOG.info("kernels are compiled beside it, once on this machine")
+    try:
+        yield
+    finally:
+        compiling.close()
+
+
+def missing_parts() -> list[str]:
+    """The parts that have not been compiled on this machine, as the kernels are now."""
+    return [part for part in PARTS if not _stamp(part).exists()]
 
 
 def _stamp(part: str) -> Path:

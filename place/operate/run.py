@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from place.errors import PlaceError
 from place.model.schema import Stream
 from place.model.time import LATEST, SECOND, parse_duration
+from place.operate.compiling import compiled_meanwhile
 from place.operate.logs import add_log_options, start_logging
 from place.operate.news import News
 from place.operate.options import (
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    with open_session(arguments) as session:
+    with compiled_meanwhile(), open_session(arguments) as session:
         runtime = cast("SparkRuntime", session.runtime)
         if arguments.setup is not None:
             session.loader.directory = arguments.setup.resolve().parent

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from place.errors import ConfigurationError, PlaceError
 from place.model.time import parse_duration
+from place.operate.compiling import compiled_meanwhile
 from place.operate.logs import add_log_options, start_logging
 from place.operate.news import News
 from place.operate.options import (
@@ -142,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         address = _address(listener, settings.secure)
         LOG.info("listening at %s, at most %d connections", address, listener.most)
-        with open_session(arguments) as session:
+        with compiled_meanwhile(), open_session(arguments) as session:
             new = prepare(session, settings, text)
             runtime = cast("SparkRuntime", session.runtime)
             server = Server(session, arguments.home, settings, IdleClock(runtime, idle).look)

@@ -100,12 +100,12 @@ def run_status(arguments: argparse.Namespace) -> int:
     elif arguments.prometheus:
         print(prometheus(status), end="")
     else:
-        _show(status)
+        show(status, Console(highlight=False))
     return 0
 
 
-def _show(status: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+def show(status: dict[str, Any], console: Console) -> None:
+    """Draw the status, within 80 columns."""
     if not status["tick"]:
         console.print("no tick yet")
         return
