@@ -19,6 +19,7 @@ from place.operate.news import News
 from place.runtime.durable.home import Home
 from place.runtime.spark import console
 from tests.harness.pipeline import CARS, NEAR, opened, reading, runtime_of
+from tests.harness.server import wait_for
 
 
 class Clock:
@@ -73,9 +74,11 @@ def test_lines_of_one_kind_are_few_and_what_is_remembered_is_bounded(
 def kept_logging() -> Iterator[None]:
     """Whatever a test does to the log of the process, afterwards it is as before."""
     root, ours = logging.getLogger(), logging.getLogger("place")
-    before = list(root.handlers), root.level, ours.level
+    handlers, levels = list(root.handlers), (root.level, ours.level)
     yield
-    root.handlers[:], root.level, ours.level = before
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
     logging.captureWarnings(False)
 
 
@@ -133,8 +136,7 @@ def test_what_java_writes_is_one_line_of_the_log_and_nothing_at_the_end(
         process = subprocess.Popen(
             [sys.executable, "-c", code], stderr=written, stdin=subprocess.PIPE
         )
-    while not caplog.records:
-        pass
+    wait_for(lambda: caplog.records)
     console.hush()
     process.communicate(b"\n", timeout=30)
     assert [record.getMessage() for record in caplog.records] == ["ERROR DAGScheduler: lost"]

@@ -43,7 +43,7 @@ def start_logging(arguments: argparse.Namespace) -> Repeats:
     handler.addFilter(repeats)
     level = logging.getLevelNamesMapping()[arguments.log_level.upper()]
     root = logging.getLogger()
-    for old in list(root.handlers):
+    for old in [each for each in root.handlers if isinstance(each, Console)]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(max(level, logging.WARNING))
