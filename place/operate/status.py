@@ -131,9 +131,9 @@ def show(status: dict[str, Any], console: Console) -> None:
 
 
 def _table(first: str, *others: str) -> Table:
-    """A table with a name in its first column, which may be cut, and numbers in the others."""
+    """A table with a name in its first column, which may be folded, and numbers in the others."""
     made = Table()
-    made.add_column(first, overflow="ellipsis", no_wrap=True)
+    made.add_column(first, overflow="fold")
     for title in others:
         made.add_column(title, justify="right", no_wrap=True)
     return made
