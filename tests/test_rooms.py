@@ -1,4 +1,4 @@
-"""The house: which room may import which, as the design's table says."""
+"""The house: which room may import which, as the table of docs/architecture.md says."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ BELOW_SESSION = BELOW_RUNTIME | {
     "place.runtime.reference",
     "place.runtime.spark",
 }
-FRONT = BELOW_SESSION | {"place.session", "place.script", "place"}
+FRONT = BELOW_SESSION | {"place.session", "place.statements", "place.script", "place"}
 ROOMS: dict[str, set[str]] = {
     "place.errors": set(),
     "place.model": {"place.errors"},
@@ -30,9 +30,10 @@ ROOMS: dict[str, set[str]] = {
     "place.runtime.reference": {"place.errors", "place.model", "place.plan"},
     "place.runtime.spark": BELOW_RUNTIME | {"place.runtime"},
     "place.client": {"place.errors", "place.model"},
-    "place.session": BELOW_SESSION | {"place.client"},
+    "place.statements": BELOW_SESSION,
+    "place.session": BELOW_SESSION | {"place.client", "place.statements"},
     "place": {"place.session", "place.client"},
-    "place.script": BELOW_SESSION | {"place.session"},
+    "place.script": BELOW_SESSION | {"place.session", "place.statements"},
     "place.server": FRONT | {"place.web"},
     "place.web": FRONT,
     "place.prompt": FRONT,
@@ -155,3 +156,8 @@ def test_the_lock_pins_by_hash_and_names_no_host() -> None:
         assert requirements
         assert all("==" in line for line in requirements)
         assert text.count("--hash=sha256:") >= len(requirements)
+
+
+def test_tests_and_benchmarks_are_of_one_piece_too() -> None:
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
+        assert len(path.read_text("utf-8").splitlines()) <= 500, f"{path} is two files in one"

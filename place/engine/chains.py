@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,8 @@ class Chains:
         self._chains: dict[QueryShape, Chain] = {}
         self._chain_of: dict[int, Chain] = {}
         self._candidates: dict[QueryShape, int] = {}
-        """The number under which the candidates of kNN queries of a shape are known."""
+        """For each shape of kNN queries, the number under which the region join knows their
+        candidates."""
         self._tables: dict[str, tuple[Relation, pa.Table]] = {}
         self._partners: dict[tuple[str, tuple[int, ...]], Columns] = {}
 
@@ -63,6 +64,12 @@ class Chains:
             operator.put(number, clause, focal)
         return is_new
 
+    def begin_alike(self, numbers: Longs, compiled: Sequence[Compiled]) -> None:
+        """More queries begin that are like one that has begun."""
+        chain = self._chains[compiled[0].shape]
+        self._chain_of.update(dict.fromkeys(numbers.tolist(), chain))
+        chain.begin_all(numbers, compiled[0].constants)
+
     def add_candidates(self, number: int, compiled: Compiled) -> None:
         """The candidates of the kNN queries of a shape are known by a number of their own.
 
@@ -79,9 +86,11 @@ class Chains:
         return self._candidates.get(chain.shape, number)
 
     def forget(self, ended: list[int]) -> list[int]:
-        """Queries have ended; the numbers of candidates that nobody chooses from any more."""
+        """Forget queries that have ended. Returns the numbers of sets of candidates that no query
+        uses any more."""
         gone: list[int] = []
-        for shape in {chain.shape for n in ended if (chain := self._chain_of.pop(n, None))}:
+        left = {id(chain): chain for n in ended if (chain := self._chain_of.pop(n, None))}
+        for shape in [chain.shape for chain in left.values()]:
             if not self._chains[shape].queries:
                 del self._chains[shape]
                 if shape in self._candidates:
@@ -91,7 +100,7 @@ class Chains:
         return gone
 
     def forget_tables(self, read: set[str]) -> None:
-        """Let go of tables that nobody reads."""
+        """Drop the tables that no query reads any more."""
         self._tables = {name: rows for name, rows in self._tables.items() if name in read}
         self._partners = {key: rows for key, rows in self._partners.items() if key[0] in read}
 

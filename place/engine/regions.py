@@ -1,7 +1,7 @@
 """The regions of a cell that meet one relation by the same columns: arrays, a row for each box.
 
-A region is that of a query, or of a row of its query table, its owner. What regions were and are
-stand side by side for the length of an instant.
+A region belongs to a query, or to a row of the query's query table, which is called its owner. How
+regions were before the present instant, and how they are at it, stand side by side.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Geometry:
 
 
 class RegionIndex:
-    """Growing arrays of regions; a freed row is used again after its instant."""
+    """Arrays of regions that grow; a row that is freed is used again after its instant."""
 
     def __init__(self) -> None:
         self.queries = np.full(16, -1, np.int64)
@@ -78,7 +78,7 @@ class RegionIndex:
         self.siblings = np.full(16, -1, np.int64)
         """Another row of the same region, or −1."""
         self.shown = np.zeros(16, np.bool_)
-        """Has a row had a box that is anywhere?"""
+        """Has this row ever had a box that holds anything?"""
         self.changed = np.zeros(16, np.bool_)
         self._any_changed = False
         self.has_moved = False
@@ -90,11 +90,12 @@ class RegionIndex:
         self._freed: list[int] = []
 
     def settle(self) -> None:
-        """What was done has been told: what is now, is before, and freed rows may be used again."""
+        """End an instant: what regions are now becomes what they were before, and freed rows may be
+        used again."""
         if self._any_changed:
             rows = np.flatnonzero(self.changed[: self.size])
             most = 2 * len(rows) > self.size
-            # What boxes alone decide is not asked for its exact shape.
+            # Regions that are found by their boxes alone need no numbers for an exact test.
             boxes_only = not self._is_led_anew and not self.modes[: self.size].any()
             self.before.take_over(self.now, slice(self.size) if most else rows, boxes_only)
             self._is_led_anew = False
@@ -138,10 +139,21 @@ class RegionIndex:
 
     def add(self, query: int, owners: Longs, fan: int, mode: int) -> Longs:
         """Rows for the boxes of new regions (owners × fan); they were nowhere before."""
+        together = fan if len(owners) and (owners[0] >= 0 or fan > 1) else len(owners) * fan
+        return self._added(np.full(len(owners), query), owners, fan, mode, together)
+
+    def add_alike(self, queries: Longs, fan: int, mode: int) -> Longs:
+        """Rows for the regions of queries that have one each."""
+        return self._added(queries, np.full(len(queries), -1), fan, mode, fan)
+
+    def _added(self, queries: Longs, owners: Longs, fan: int, mode: int, together: int) -> Longs:
+        """Rows for new boxes, of which so many are together one region."""
         count = len(owners) * fan
         if not count:
             return np.empty(0, np.int64)
-        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        kept = max(0, len(self._free) - count)
+        reused = self._free[kept:][::-1]
+        del self._free[kept:]
         fresh = np.arange(self.size, self.size + count - len(reused))
         self._reserve(self.size + len(fresh))
         self.size += len(fresh)
@@ -151,11 +163,10 @@ class RegionIndex:
         self._is_led_anew = True
         self.before.clear(rows)
         self.now.clear(rows)
-        self.queries[rows] = query
+        self.queries[rows] = np.repeat(queries, fan)
         self.owner[rows] = np.repeat(owners, fan)
         self.extents[rows] = np.nan
         self.modes[rows] = mode if fan == 1 else TOUCHED
-        together = fan if owners[0] >= 0 or fan > 1 else count
         self.siblings[rows] = -1
         self.shown[rows] = False
         if together > 1:
@@ -205,6 +216,10 @@ class RegionIndex:
     def rows_of(self, query: int) -> Longs:
         """The rows of a query."""
         return np.flatnonzero(self.queries[: self.size] == query)
+
+    def rows_of_all(self, queries: Longs) -> Longs:
+        """The rows of queries."""
+        return np.flatnonzero(np.isin(self.queries[: self.size], queries))
 
     def polygons(self) -> set[int]:
         """The numbers of the polygons that rows hold."""

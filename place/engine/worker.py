@@ -26,6 +26,7 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.time import BEGINNING, LATEST
 from place.plan.catalog import Catalog
+from place.plan.definitions import Definitions
 from place.plan.explain import Observed
 from place.plan.query import Query
 
@@ -33,7 +34,7 @@ MANY_TEXTS = 100_000
 UNORDERED = ""
 """The partition of readings whose source has no order: they are taken in that of their times."""
 PROBE = "\0probe"
-"""The name of a query that is asked once; no name that can be written is the same."""
+"""The name of a query that is asked once; no statement can contain this name."""
 
 TableOf = Callable[[str], pa.Table]
 """The rows of a table, by its name."""
@@ -67,39 +68,42 @@ class Worker:
         self.readings: dict[str, int] = {}
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
-        """The readings of the last tick that came too late."""
+        """The readings of the last tick that were late."""
         self._seen = Observed()
 
     # The catalog
 
     def become(self, catalog: Catalog, table_of: TableOf) -> list[Found]:
-        """Go over to another version of the catalog; the changes that it causes."""
+        """Go over to another version of the catalog. Returns the changes of answers that this
+        causes."""
         before, self.catalog = self.catalog, catalog
         refreshed = {
             table.name
             for key, table in catalog.tables.items()
             if before.revisions.get(key) != catalog.revisions[key]
         }
-        ended = _only_in(before.queries, catalog.queries, refreshed)
-        begun = _only_in(catalog.queries, before.queries, refreshed)
+        ended, begun = _changed(before.queries, catalog.queries, refreshed)
         again = {query.name for query in ended} & {query.name for query in begun}
         kept = {query.name: self._content(query) for query in ended if query.name in again}
         found: list[Found] = []
-        for query in ended:
-            timeline = self._timeline(query.streams)
-            found += timeline.drop([query.name], _stage(catalog) - 1)
-            if not timeline.queries and len(query.streams) != 1:
-                del self.timelines[query.streams]
+        for streams, queries in _by_streams(ended):
+            timeline = self._timeline(streams)
+            found += timeline.drop([query.name for query in queries], _stage(catalog) - 1)
+            if not timeline.queries and len(streams) != 1:
+                del self.timelines[streams]
         self.follow_streams()
-        for query in begun:
-            self.clocks.join(query.streams)
-            tables = {name: table_of(name) for name in query.tables}
-            timeline = self._timeline(query.streams)
-            content = kept.get(query.name)
-            if content is None:
-                content = self._replay(query, tables, timeline.instant)
-            contents = {} if content is None else {query.name: content}
-            found += timeline.register([query], tables, contents, _stage(catalog))
+        for streams, queries in _by_streams(begun):
+            self.clocks.join(streams)
+            tables = {name: table_of(name) for query in queries for name in query.tables}
+            timeline = self._timeline(streams)
+            contents: dict[str, pa.Table] = {}
+            for query in queries:
+                content = kept.get(query.name)
+                if content is None and query.window is not None:
+                    content = self._replay(query, tables, timeline.instant)
+                if content is not None:
+                    contents[query.name] = content
+            found += timeline.register(queries, tables, contents, _stage(catalog))
         return [
             replace(each, is_settled=False)
             if isinstance(each, Change) and any(query.name in again for query in each.queries)
@@ -108,7 +112,8 @@ class Worker:
         ]
 
     def _content(self, query: Query) -> pa.Table | None:
-        """What a window holds that goes on over other tables; it does not depend on them."""
+        """What the window of a query holds that begins anew because its tables changed. Only
+        windows of time go on: what they hold does not depend on tables."""
         window = query.window
         if window is None or query.query_table is not None or window.rows is not None:
             return None
@@ -121,7 +126,7 @@ class Worker:
         until: int,
         beside: str | None = None,
     ) -> pa.Table | None:
-        """What a window holds that begins now: the readings that its streams remember."""
+        """What a new window holds at first: the readings in the histories of its streams."""
         if query.window is None:
             return None
         self._rise()
@@ -131,7 +136,8 @@ class Worker:
         return timeline.cell.content(query.name)
 
     def _rise(self) -> None:
-        """Remember exactly what is promised, whatever ticks the readings came in."""
+        """Cut the histories to exactly the length that the language promises. Until now they may be
+        longer, depending on ticks; the answer of a window must not."""
         for name, history in self.histories.items():
             history.rise(self.clocks.closed(name), self._slowest())
 
@@ -139,7 +145,7 @@ class Worker:
         return self.clocks.floor() if len(self.histories) > 1 else LATEST
 
     def follow_streams(self) -> None:
-        """Have a clock, a timeline and a past of each stream."""
+        """Have a clock, a timeline and a history for each stream."""
         streams = {stream.name: stream for stream in self.catalog.streams.values()}
         self.clocks.follow(streams.values())
         for counts in (self.readings, self.late):
@@ -177,7 +183,8 @@ class Worker:
         return max([self.clocks.now(streams), *(self.histories[name].floor for name in streams)])
 
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
-        """A timeline as it was at an instant that the streams remember."""
+        """A new timeline with the objects and readings of an instant that lies within the
+        histories."""
         definitions = {s.name: s for s in self.catalog.streams.values()}
         timeline = self._blank([definitions[name] for name in sorted(streams)], instant)
         for name in streams:
@@ -191,7 +198,8 @@ class Worker:
         return timeline
 
     def is_bloated(self) -> bool:
-        """Has it many more texts than objects? Those of objects that are gone are still here."""
+        """Are there many more texts than objects? Texts of objects that are gone stay in the
+        dictionary until the worker is saved and loaded."""
         held = sum(
             store.size
             for line in self.timelines.values()
@@ -293,23 +301,31 @@ class Worker:
         return len(self.timelines[frozenset((stream,))].cell.stores.subjects[stream])
 
 
-def _only_in(
-    queries: Mapping[str, Query], others: Mapping[str, Query], refreshed: set[str]
-) -> list[Query]:
-    """The queries that others do not have, or whose tables have other rows, in order."""
-    different = queries.keys() - others.keys()
-    if not refreshed and len(different) <= 1:  # as most often, and then nobody else is looked at
-        return [queries[key] for key in different]
-    return [
-        query
-        for key, query in queries.items()
-        if key in different or (refreshed and query.tables & refreshed)
-    ]
+def _changed(
+    before: Definitions[Query], after: Definitions[Query], refreshed: set[str]
+) -> tuple[list[Query], list[Query]]:
+    """The queries that end and those that begin, in order. One whose tables have other rows ends
+    and begins again."""
+    ended, begun = after.since(before)
+    old, new = [before[key] for key in ended], [after[key] for key in begun]
+    if refreshed:
+        known = set(begun)
+        again = [q for key, q in after.items() if key not in known and q.tables & refreshed]
+        old, new = old + again, new + again
+    return old, new
+
+
+def _by_streams(queries: Sequence[Query]) -> Iterable[tuple[frozenset[str], list[Query]]]:
+    """The queries of each timeline."""
+    found: dict[frozenset[str], list[Query]] = {}
+    for query in queries:
+        found.setdefault(query.streams, []).append(query)
+    return found.items()
 
 
 def _stage(catalog: Catalog) -> int:
-    """The stage of all that follows from a version of the catalog, in whichever cell; what ends
-    with that version comes before."""
+    """The stage of what begins with a version of the catalog, the same in all cells; what ends with
+    that version has the stage before it."""
     return 2 * catalog.version + 1
 
 

@@ -26,7 +26,6 @@ from pathlib import Path
 from place.errors import PlaceError
 from place.kernels.cache import cache_directory, fingerprint
 from place.model.time import SECOND
-from place.plan.apply import Change
 from place.runtime.durable.storage import Storage
 from place.runtime.intake.generated import Steps
 from place.runtime.local import LocalRuntime
@@ -34,6 +33,7 @@ from place.session import Session, connect
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
+from place.sql.statements import Change
 
 LOG = logging.getLogger("place.kernels")
 PARTS = ("nearest", "others")

@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from anyio import to_thread
 from place.errors import PlaceError
 from place.model.regions import region_of
 from place.model.schema import Stream
-from place.model.types import Row, Value
+from place.model.table_rows import TableRows
+from place.model.types import Value
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.server.access import Who
@@ -32,7 +33,8 @@ from place.sim.recipe import Recipe
 
 LOG = logging.getLogger("place.server")
 PERIOD, PAUSE, WINDOW = 0.25, 1.0, 5.0
-"""Seconds between frames at least, after a failure, and that rates are taken over."""
+"""Seconds: at least between two frames; before another attempt after a failure; over which rates
+are taken."""
 
 MOST_REGIONS = 5_000
 """Regions of one query table that are shown."""
@@ -52,7 +54,7 @@ class LiveMap:
         self._reading = asyncio.Lock()
         self._rates: deque[tuple[float, int, int]] = deque()
         self._roads: dict[Stream, bytes] = {}
-        self._regions: dict[str, tuple[Query, Sequence[Row], dict[str, Any]]] = {}
+        self._regions: dict[str, tuple[Query, TableRows, dict[str, Any]]] = {}
 
     def layers(self) -> list[Layer]:
         """A layer for each stream of objects; one that is created anew has another number."""
@@ -73,7 +75,8 @@ class LiveMap:
 
     @contextlib.contextmanager
     def watched(self, wake: asyncio.Event) -> Iterator[None]:
-        """Keep the map up to date as long as somebody looks, who is woken when it changes."""
+        """Keep the map up to date until the last viewer leaves; viewers are woken when it
+        changes."""
         self._viewers.add(wake)
         if self._follower is None:
             self.server.hub.on_tick.append(self._tell)
@@ -96,7 +99,7 @@ class LiveMap:
             self._ticked.clear()
             try:
                 await self.refresh()
-            except Exception:  # the map stands still for a moment, and not for good
+            except Exception:  # the map stops for a moment, but it must not stop for good
                 LOG.exception("positions cannot be read")
                 await asyncio.sleep(PAUSE)
             for wake in self._viewers:
@@ -134,7 +137,7 @@ class LiveMap:
                     found[name] = layer.index, slot
         return found
 
-    # What is told of it
+    # What viewers are sent
 
     def about(self, who: Who) -> dict[str, Any]:
         """What there is to see, and who is looking."""
@@ -165,11 +168,11 @@ class LiveMap:
         table, catalog = query.query_table, self.server.session.catalog
         if table is None or query.sources[table.source].is_stream:
             return None
-        rows = catalog.contents.get(fold(query.sources[table.source].relation.name), ())
+        rows = catalog.contents[fold(query.sources[table.source].relation.name)]
         known = self._regions.get(query.name)
         if known is not None and known[0] is query and known[1] is rows:
             return known[2]
-        values = [[row[column] for column in table.columns] for row in rows[:MOST_REGIONS]]
+        values = [[row[column] for column in table.columns] for row in rows.tuples()[:MOST_REGIONS]]
         found: dict[str, Any] = {"query": query.name, "shapes": [], "stream": None, "moving": []}
         if table.focal_stream is not None:
             layer = self.layer(table.focal_stream)
@@ -207,7 +210,7 @@ class LiveMap:
         return self._roads[stream]
 
     def stats(self, who: Who) -> dict[str, Any]:
-        """Figures of now; what all others do is told to operators only."""
+        """Present figures; those about the load of the whole server are for operators only."""
         last = self.server.hub.last
         figures: dict[str, Any] = {
             "type": "stats",
