@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
@@ -25,6 +25,8 @@ from place.server.state import Server
 
 RETRY = 2
 """Seconds after which who was sent away may ask again."""
+FAREWELL = 1.0
+"""Seconds for subscribers to be told that the server stops."""
 GRACE = 10.0
 """Seconds for requests that are under way when the server is told to stop."""
 
@@ -40,6 +42,8 @@ class Door:
         self._up = threading.Event()
         self._inside: set[asyncio.Task[object]] = set()
         self._close = asyncio.Event()
+        self.let_go: Callable[[], object] = lambda: None
+        """Closes connections that are idle, and WebSockets; who asks is answered first."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -92,11 +96,15 @@ class Door:
     async def _clear(self, server: Server) -> None:
         """Let subscribers go, and wait for those who still ask."""
         server.hub.end_all("stopping", "the server stops; resume after your last id", 1012)
+        await self._wait(FAREWELL)
+        self.let_go()
+        for task in await self._wait(GRACE):
+            task.cancel()
+
+    async def _wait(self, seconds: float) -> set[asyncio.Task[object]]:
+        """Those who are still inside after a while, if they are."""
         inside = set(self._inside)
-        if inside:
-            _, late = await asyncio.wait(inside, timeout=GRACE)
-            for task in late:
-                task.cancel()
+        return (await asyncio.wait(inside, timeout=seconds))[1] if inside else inside
 
     async def _send_away(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_strictly(message: Message) -> None:

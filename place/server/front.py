@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -55,6 +56,12 @@ def configuration(
     )
 
 
+def _let_go(front: uvicorn.Server) -> None:
+    """Close what is idle, and end WebSockets; requests under way are the last of their kind."""
+    for connection in list(front.server_state.connections):
+        connection.shutdown()
+
+
 @contextlib.contextmanager
 def fronting(
     door: Door,
@@ -65,6 +72,7 @@ def fronting(
 ) -> Iterator[None]:
     """Let the web server listen meanwhile; it answers as the door does."""
     front = uvicorn.Server(configuration(door, settings, certificate, key))
+    door.let_go = partial(_let_go, front)
     thread = threading.Thread(target=front.run, args=([listener],), name="place-front", daemon=True)
     thread.start()
     while not front.started:
