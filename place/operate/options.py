@@ -8,6 +8,7 @@ from pathlib import Path
 from place.errors import ConfigurationError, StatementError
 from place.plan.catalog import fold
 from place.plan.kinds import kind_of
+from place.runtime.durable.home import check_writable
 from place.runtime.interface import durable
 from place.server.store import ServerStore
 from place.session import Session, connect
@@ -79,8 +80,16 @@ def add_keep_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def hush_spark() -> None:
+    """Spark is about to be stopped; what it says of that is no news."""
+    from place.runtime.spark.console import hush
+
+    hush()
+
+
 def open_session(arguments: argparse.Namespace) -> Session:
     """A session on Spark in the home directory, as the options ask for it."""
+    check_writable(arguments.home)  # before Spark is started for nothing
     session = connect(
         arguments.home,
         master=arguments.master,

@@ -143,47 +143,77 @@ def run_status(arguments: argparse.Namespace) -> int:
     elif arguments.prometheus:
         print(prometheus(status), end="")
     else:
-        _show(status)
+        show(status, Console(highlight=False))
     return 0
 
 
-def _show(status: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+def show(status: dict[str, Any], console: Console) -> None:
+    """Draw the status, within 80 columns."""
     if not status["tick"]:
         console.print("no tick yet")
         return
-    console.print(
-        f"tick {status['tick']:,}, {status['ago']:.1f} s ago; catalog version {status['catalog']},"
-        f" cells {status['cells']}; {status['deltas']:,} deltas so far;"
-        f" deltas are kept from tick {status['kept_from']:,} on"
-    )
+    for line in (
+        f"tick {status['tick']:,}, {status['ago']:.1f} s ago; {status['deltas']:,} deltas so far",
+        f"catalog version {status['catalog']}, cells {status['cells']};"
+        f" deltas are kept from tick {status['kept_from']:,} on",
+    ):
+        console.print(line, soft_wrap=True)
     if status["set_aside"]:
         count, example = len(status["set_aside"]), status["set_aside"][0]
         console.print(
             f"{count:,} files of acknowledged readings are set aside, as {example}:"
-            " place retry puts them back"
+            " place retry puts them back",
+            soft_wrap=True,
         )
-    streams = Table("stream", "objects", "readings", "late", "bad", "time", "lag")
+    # Long lists stand upright: 80 columns are enough.
+    streams = _table("stream", *("objects", "readings", "late", "bad", "lag"))
     for name, counts in status["streams"].items():
         numbers = [f"{counts[key]:,}" for key in ("objects", "readings", "late", "bad")]
-        moment = format_timestamp(counts["time"]) if counts["time"] is not None else "-"
-        lag = f"{counts['lag']:.1f} s" if counts["lag"] is not None else "-"
-        streams.add_row(name, *numbers, moment, lag)
+        lag = f"{counts['lag']:,.1f} s" if counts["lag"] is not None else "-"
+        streams.add_row(name, *numbers, lag)
     console.print(streams)
-    stages = Table("seconds", *STAGES[:-1], "in all")
-    for which in ("last", "median"):
-        stages.add_row(which, *(f"{status[which].get(stage, 0.0):.3f}" for stage in STAGES))
-    console.print(stages)
+    for name, counts in status["streams"].items():
+        if counts["time"] is not None:
+            console.print(f"{name} is at {format_timestamp(counts['time'])}", soft_wrap=True)
+    upright = Table.grid(padding=(0, 4))
+    upright.add_row(_stages(status), _sizes(status))
+    console.print(upright)
     if status["clients"]:
-        clients = Table("client", "queries", "suspended", "webhooks", "quota of its own")
-        for name, has in status["clients"].items():
-            numbers = [f"{has[key]:,}" for key in ("queries", "suspended", "webhooks")]
-            own = ", ".join(f"{what} {most:,}" for what, most in has["quota"].items())
-            clients.add_row(name, *numbers, own or "-")
-        console.print(clients)
-    sizes = Table("on disk", *DIRECTORIES)
-    sizes.add_row("MiB", *(f"{status['sizes'][name] / (1 << 20):.1f}" for name in DIRECTORIES))
-    console.print(sizes)
+        console.print(_clients_table(status))
+
+
+def _table(first: str, *others: str) -> Table:
+    """A table with a name in its first column, which may be folded, and numbers in the others."""
+    made = Table()
+    made.add_column(first, overflow="fold")
+    for title in others:
+        made.add_column(title, justify="right", no_wrap=True)
+    return made
+
+
+def _stages(status: dict[str, Any]) -> Table:
+    stages = _table("seconds", "last", "median")
+    for stage in STAGES:
+        seconds = [f"{status[which].get(stage, 0.0):.3f}" for which in ("last", "median")]
+        stages.add_row("in all" if stage == "seconds" else stage, *seconds)
+    return stages
+
+
+def _sizes(status: dict[str, Any]) -> Table:
+    sizes = _table("on disk", "MiB")
+    for name in DIRECTORIES:
+        sizes.add_row(name, f"{status['sizes'][name] / (1 << 20):,.1f}")
+    return sizes
+
+
+def _clients_table(status: dict[str, Any]) -> Table:
+    clients = _table("client", "queries", "suspended", "webhooks")
+    clients.add_column("quota of its own", overflow="fold")
+    for name, has in status["clients"].items():
+        numbers = [f"{has[key]:,}" for key in ("queries", "suspended", "webhooks")]
+        own = ", ".join(f"{what} {most:,}" for what, most in has["quota"].items())
+        clients.add_row(name, *numbers, own or "-")
+    return clients
 
 
 def prometheus(status: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from place.server.errors import Refused, error_body, reply, too_large
-from place.server.settings import is_loopback
+from place.server.settings import Settings, is_loopback
 from place.server.store import LOCAL, Role
 from place.sql.limits import EMBEDDED
 
@@ -127,7 +127,7 @@ class Gate:
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self._app = app
         self._server = server
-        self._headers = strict_headers(server)
+        self._headers = strict_headers(server.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -204,9 +204,9 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def strict_headers(server: Server) -> dict[str, str]:
+def strict_headers(settings: Settings) -> dict[str, str]:
     """The headers of every answer; the policy is what the page needs and no more."""
-    elsewhere = server.settings.basemap_origin
+    elsewhere = settings.basemap_origin
     more = f" {elsewhere}" if elsewhere else ""
     policy = (
         "default-src 'self'",
@@ -228,8 +228,8 @@ def strict_headers(server: Server) -> dict[str, str]:
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-    if not server.settings.cors:
+    if not settings.cors:
         headers["Cross-Origin-Resource-Policy"] = "same-origin"
-    if server.settings.secure:
+    if settings.secure:
         headers["Strict-Transport-Security"] = "max-age=31536000"
     return headers

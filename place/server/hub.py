@@ -126,6 +126,11 @@ class Hub:
         self._all.discard(subscriber)
         if subscriber.ending is not None and subscriber.ending.code == "slow_consumer":
             self.dropped += 1
+            LOG.warning(
+                "a subscriber of %s was too slow for query %s and is dropped",
+                *(subscriber.who.name, subscriber.query),
+                extra={"facts": {"client": subscriber.who.name, "query": subscriber.query}},
+            )
         self._items.put(_Leave(subscriber))
 
     async def answer(self, query: Query) -> tuple[int, Counter[str]]:

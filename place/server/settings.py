@@ -56,6 +56,16 @@ class Settings:
     backlog: int = 4 * MIB
     """Of deltas that may wait for one subscriber."""
     most_subscribers: int = 10_000
+    most_connections: int = 12_000
+    """At most; where the system gives fewer descriptors, as many as it has to spare."""
+    most_of_one_address: int | None = None
+    """Connections; without it one address may have all of them."""
+    head_seconds: float = 20.0
+    """How long the head of a request may take to come."""
+    body_seconds: float = 30.0
+    """How long its body may take, and a second more for every 32 KiB that have come."""
+    idle_seconds: int = 5
+    """How long a connection may stay open between two requests."""
     private_webhooks: bool = False
     """May clients name addresses of private networks?"""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
+import logging
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +48,8 @@ from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput
 from place.runtime.store import CatalogStore
+
+LOG = logging.getLogger("place.spark")
 
 
 class SparkRuntime:
@@ -129,6 +131,8 @@ class SparkRuntime:
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
+        if self.ingest.due():
+            LOG.info("readings of before are taken first: %d", self.ingest.waiting()[0])
         newest = self._store.load()
         if newest.version != self.catalog.version:
             self._adopt(newest)
@@ -156,8 +160,12 @@ class SparkRuntime:
                     self.pipeline.storage.prove([*WRITTEN, "manifest"])
                     self.tick(Entry())
                     self.ingest.set_aside(logged)
-                    aside = f"{logged.name}{FAILED} is set aside (place retry puts it back)"
-                    print(f"place: {aside}: {error}", file=sys.stderr)
+                    LOG.error(
+                        "%s%s is set aside (place retry puts it back): %s",
+                        logged.name,
+                        FAILED,
+                        error,
+                    )
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
