@@ -38,6 +38,8 @@ from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
+from place.sql.limits import Limits as Limits
+from place.sql.limits import within as within
 from place.sql.statements import Change
 from place.statements import Statements
 

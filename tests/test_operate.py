@@ -1,5 +1,6 @@
 """The commands of those who run PLACE, and the clock of a stream that falls silent."""
 
+import io
 import json
 import random
 import time
@@ -9,13 +10,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import place
 from place.cli import main
 from place.errors import ConfigurationError, StatementError
 from place.operate.options import set_up
 from place.operate.run import IdleClock
-from place.operate.status import prometheus, read_status
+from place.operate.status import DIRECTORIES, STAGES, prometheus, read_status, show
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
 
@@ -55,12 +57,48 @@ def test_status_tells_counts_sizes_and_times(
     assert 'place_late_total{stream="Cars"} 1\n' in text
     assert "# TYPE place_tick counter\nplace_tick 4\n" in text
     assert main(["status", "--home", str(home)]) == 0
-    assert "Cars" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Cars" in shown
+    assert all(f" {stage} " in shown for stage in STAGES[:-1])
     assert main(["changes", "--home", str(home), "--query", "near"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["row"] == [1, "a"]
     assert main(["status", "--home", str(tmp_path)]) == 1
     assert "not a home directory" in capsys.readouterr().err
+
+
+def test_status_fits_80_columns() -> None:
+    counts = {"objects": 12_345_678, "readings": 123_456_789, "late": 1_234_567, "bad": 123_456}
+    name = "readings_of_all_the_cars_of_the_whole_city"
+    status = {
+        "tick": 12_345_678,
+        "ago": 86_400.0,
+        "catalog": 100_000,
+        "cells": "12x12",
+        "kept": 100_000,
+        "kept_from": 12_245_678,
+        "set_aside": ["ingest/000000012345-abcdef.arrow.failed"],
+        "clients": {
+            "a_client_with_a_long_name": {
+                "queries": 10_000,
+                "suspended": 12,
+                "webhooks": 100,
+                "quota": {"queries": 20_000, "webhooks": 200},
+            }
+        },
+        "deltas": 12_345_678_901,
+        "streams": {name: {**counts, "time": START * 1_000_000, "lag": 31_536_000.0}},
+        "sizes": dict.fromkeys(DIRECTORIES, 123 << 40),
+        "last": dict.fromkeys(STAGES, 1234.5),
+        "median": dict.fromkeys(STAGES, 1234.5),
+    }
+    show(status, Console(highlight=False, width=80, file=(out := io.StringIO())))
+    lines = out.getvalue().splitlines()
+    # Only a file's name may be longer: it has to be copied.
+    assert max(len(line) for line in lines if "set aside" not in line) <= 80
+    assert any("123,456,789" in line and "1,234,567" in line for line in lines)
+    assert any("1234.500" in line and "128,974,848.0" in line for line in lines)
+    assert any(line.startswith(f"{name} is at 2026-01-01") for line in lines)
 
 
 def test_an_idle_stream_goes_on_by_the_clock_on_the_wall(tmp_path: Path) -> None:

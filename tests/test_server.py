@@ -268,9 +268,6 @@ def test_statements_and_their_errors(served: Running) -> None:
     assert (reply.status_code, error_of(reply)["code"]) == (409, "conflict")
     reply = served.http.post("/sql", json={"sql": "SELECT " + "(" * 5000 + "1"})
     assert reply.status_code == 400
-    for size in ((1 << 20) + 1, 5 << 20):
-        reply = served.http.post("/sql", json={"sql": "-" * size})
-        assert (reply.status_code, error_of(reply)["code"]) == (413, "too_large")
     deep = {"content": b"[" * 100_000, "headers": {"Content-Type": "application/json"}}
     reply = served.http.post("/sql", **deep)  # type: ignore[arg-type]
     assert reply.status_code == 400, reply.text

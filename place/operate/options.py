@@ -8,7 +8,9 @@ from pathlib import Path
 from place.errors import ConfigurationError, StatementError
 from place.plan.catalog import fold
 from place.plan.kinds import kind_of
+from place.runtime.durable.home import check_writable
 from place.runtime.interface import durable
+from place.server.store import ServerStore
 from place.session import Session, connect
 from place.sql import statements as s
 from place.sql.dialect import parse_one
@@ -78,8 +80,16 @@ def add_keep_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def hush_spark() -> None:
+    """Spark is about to be stopped; what it says of that is no news."""
+    from place.runtime.spark.console import hush
+
+    hush()
+
+
 def open_session(arguments: argparse.Namespace) -> Session:
     """A session on Spark in the home directory, as the options ask for it."""
+    check_writable(arguments.home)  # before Spark is started for nothing
     session = connect(
         arguments.home,
         master=arguments.master,
@@ -114,6 +124,13 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return int(text)
+
+
+def known_store(home: Path) -> ServerStore:
+    """What the server of a home that is there keeps: tokens, quotas, owners."""
+    if not home.is_dir():
+        raise ConfigurationError(f"{home} is not there", hint="name the home of the server")
+    return ServerStore(home)
 
 
 def read_setup(path: Path) -> str:

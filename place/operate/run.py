@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import threading
 import time
@@ -13,10 +14,14 @@ from place.errors import PlaceError
 from place.model.schema import Stream
 from place.model.time import LATEST, SECOND, parse_duration
 from place.operate.aside import SetAside, complain
+from place.operate.compiling import compiled_meanwhile
+from place.operate.logs import add_log_options, start_logging
+from place.operate.news import News
 from place.operate.options import (
     add_idle_option,
     add_keep_option,
     add_spark_options,
+    hush_spark,
     open_session,
     read_setup,
     set_up,
@@ -24,8 +29,9 @@ from place.operate.options import (
 from place.runtime.interface import DurableRuntime, durable, tick_of
 from place.session import Session
 
-POLL, NEWS = 0.2, 10.0
-"""Seconds between looks, and between lines about how it goes."""
+LOG = logging.getLogger("place.run")
+POLL = 0.2
+"""Seconds between looks."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,6 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_idle_option(parser)
     add_keep_option(parser)
     add_spark_options(parser)
+    add_log_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -53,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     idle = parse_duration(arguments.idle)
     text = read_setup(arguments.setup) if arguments.setup is not None else ""
+    repeats = start_logging(arguments)
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -60,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    with open_session(arguments) as session:
+    with compiled_meanwhile(), open_session(arguments) as session:
         runtime = durable(session.runtime)
         if arguments.setup is not None:
             session.loader.directory = arguments.setup.resolve().parent
@@ -74,55 +82,31 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.once:
             session.drain()
         else:
-            _serve(session, runtime, stopping, idle)
+            _serve(session, runtime, stopping, IdleClock(runtime, idle), News(runtime, repeats))
         print(f"place run: stopped after tick {tick_of(runtime)}", flush=True)
         lost = aside.lost() if arguments.once else None
     return 0 if lost is None else complain(*lost)
 
 
-def _serve(session: Session, runtime: DurableRuntime, stopping: threading.Event, idle: int) -> None:
+def _serve(
+    session: Session,
+    runtime: DurableRuntime,
+    stopping: threading.Event,
+    clock: IdleClock,
+    news: News,
+) -> None:
     session.start()
-    clock = IdleClock(runtime, idle)
-    news = News(runtime)
     try:
         while not stopping.wait(POLL):
             runtime.tend()
             clock.look(time.time())
-            line = news.since(time.monotonic())
-            if line:
-                print(line, flush=True)
+            news.look(time.monotonic())
     finally:
+        hush_spark()
         try:
             session.stop()
         except PlaceError as error:
-            print(f"place run: {error}", flush=True)
-
-
-class News:
-    """Tells now and then how the pipeline gets on, if it does."""
-
-    def __init__(self, runtime: DurableRuntime) -> None:
-        self._runtime = runtime
-        self._told_at = float("-inf")
-        self._told = runtime.last
-
-    def since(self, now: float) -> str | None:
-        """A line about the ticks since the last one; none if there were none, or just now."""
-        last, told = self._runtime.last, self._told
-        if last is None or last is told or now - self._told_at < NEWS:
-            return None
-        self._told_at, self._told = now, last
-        counts = []
-        for name, totals in last.totals.items():
-            before = told.totals.get(name, {}) if told is not None else {}
-            for key in ("readings", "late", "bad") if name else ("deltas",):
-                more = totals[key] - before.get(key, 0)
-                if more:
-                    counts.append(f"{more:,} {key}" + (f" of {name}" if name else ""))
-        for sink, failure in self._runtime.deliveries.failures().items():
-            counts.append(f"sink {sink} fails: {failure}")
-        seconds = last.metrics.get("seconds", 0.0)
-        return f"tick {last.tick:,}: {', '.join(counts) or 'nothing new'} ({seconds:.2f} s a tick)"
+            LOG.error("%s", error)
 
 
 class IdleClock:

@@ -38,6 +38,7 @@ from place.plan.external import (
     form_of_timestamps,
     names_of_columns,
 )
+from place.plan.limits import check_history
 from place.plan.options import (
     Options,
     bounds,
@@ -120,6 +121,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
         max_future=options.read("max_future", furthest),
         fills_gaps=options.read("missing", keeps_last) or False,
     )
+    check_history(stream.history, options.get("history"))
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)
     return stream

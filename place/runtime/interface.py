@@ -22,8 +22,23 @@ from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions
 from place.runtime.intake.check import Rejected
 
+
+class TooManyRows(Exception):
+    """An answer has more rows than were asked for: so many."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
 Listener = Callable[[list[Delta]], object]
 OnCommit = Callable[[Manifest], object]
+
+
+def check_rows(rows: int, most: int | None) -> None:
+    """Raise if there are too many, before they are made."""
+    if most is not None and rows > most:
+        raise TooManyRows(rows)
 
 
 class Runtime(Protocol):
@@ -50,8 +65,8 @@ class Runtime(Protocol):
     def instant(self, query: str) -> int:
         """The instant that a registered query has reached."""
 
-    def ask(self, query: Query) -> Answer:
-        """The answer of any query now."""
+    def ask(self, query: Query, most: int | None = None) -> Answer:
+        """The answer of any query now; a TooManyRows instead of more than `most` rows."""
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""

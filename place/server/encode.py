@@ -143,8 +143,8 @@ def whole_answer(
     return _messages(ids, texts)
 
 
-Tally = Callable[[Sequence[str], NDArray[Any]], object]
-"""Is told by how many rows the answers of queries have grown."""
+Tally = Callable[[Sequence[str], NDArray[Any], NDArray[Any]], object]
+"""Is told by how many rows the answers of queries have grown, and of how many deltas."""
 
 
 def encode_tick(
@@ -157,8 +157,9 @@ def encode_tick(
         if tally is not None or wanted.any():
             codes = piece.codes.to_numpy()
             if tally is not None:
-                signs = piece.signs.to_numpy()
-                tally(piece.names, np.bincount(codes, signs, len(piece.names)))
+                signs, size = piece.signs.to_numpy(), len(piece.names)
+                growth, counts = np.bincount(codes, signs, size), np.bincount(codes, None, size)
+                tally(piece.names, growth, counts)
             chosen = np.flatnonzero(wanted[codes])
             if len(chosen):
                 _encode(encoded, Placed(piece, positions), found.tick, codes, chosen)

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from place.errors import ConfigurationError, InternalError, PlaceError, StatementError
+from place.errors import ConfigurationError, InternalError, LimitError, PlaceError, StatementError
 from place.runtime.durable.storage import StorageFault, StorageFull
 
 LOG = logging.getLogger("place.server")
@@ -95,6 +95,8 @@ def described(error: PlaceError) -> tuple[int, dict[str, Any]]:
         message = error.message + (f", expected {error.expected}" if error.expected else "")
         taken = _is_conflict(error.message)
         status, code = (409, "conflict") if taken else (400, "wrong_statement")
+        if isinstance(error, LimitError):
+            status, code = 400, "limit_exceeded"
         return status, error_body(code, message, error.hint, error.line, error.column)
     if isinstance(error, StorageFull):
         return 507, error_body("storage_full", error.message, error.hint)

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,11 +24,11 @@ from place.server.access import Who
 from place.server.errors import Refused, busy
 from place.server.store import Id
 from place.server.subscriber import Subscriber
-from place.server.watched import PAUSE, Joined, Watched, Wish
+from place.server.watched import PAUSE, Joined, Meter, Watched, Wish
 
 LOG = logging.getLogger("place.server")
-MOST_EACH = 2000
-"""Subscriptions of one client."""
+PATIENCE = 10.0
+"""Seconds that somebody waits for this thread at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,8 @@ class _Change:
 
     names: tuple[str, ...]
     are_new: bool
+    reason: str | None = None
+    """Why they were dropped, where it was not their owner who did it."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class Hub:
         """How many subscribers were too slow."""
         self.on_tick: list[Callable[[Manifest], object]] = []
         """Are called in the event loop after each tick that was given out."""
+        self.meter: Meter | None = None
+        """Is told, in the hub's thread, what queries have told in a tick."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -105,8 +110,7 @@ class Hub:
 
     async def join(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
         """Subscribe: first the answer, or all deltas after an id; then every tick's."""
-        mine = sum(1 for other in self._all if other.who.name == who.name)
-        if len(self._all) >= self._most or (mine >= MOST_EACH and not who.is_admin):
+        if len(self._all) >= self._most:
             raise busy("there are too many subscriptions", 10)
         subscriber = Subscriber(who, query.name, self._limit)
         self._all.add(subscriber)
@@ -122,6 +126,11 @@ class Hub:
         self._all.discard(subscriber)
         if subscriber.ending is not None and subscriber.ending.code == "slow_consumer":
             self.dropped += 1
+            LOG.warning(
+                "a subscriber of %s was too slow for query %s and is dropped",
+                *(subscriber.who.name, subscriber.query),
+                extra={"facts": {"client": subscriber.who.name, "query": subscriber.query}},
+            )
         self._items.put(_Leave(subscriber))
 
     async def answer(self, query: Query) -> tuple[int, Counter[str]]:
@@ -146,9 +155,19 @@ class Hub:
         """Queries are about to be registered: their answers begin with their first deltas."""
         self._items.put(_Change(tuple(names), True))
 
-    def forget(self, names: Iterable[str]) -> None:
+    def forget(self, names: Iterable[str], reason: str | None = None) -> None:
         """Queries were dropped: their last deltas are given out, then nobody watches them."""
-        self._items.put(_Change(tuple(names), False))
+        self._items.put(_Change(tuple(names), False, reason))
+
+    def catch_up(self) -> None:
+        """Wait until the deltas of all ticks so far are given out, or for a while."""
+        last, deadline = self._runtime.last, time.monotonic() + PATIENCE
+        while last is not None and self.tick < last.tick and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def known_size(self, query: str) -> int | None:
+        """The same as `size`, of what is known already."""
+        return self._watched.known_size(query)
 
     def size(self, query: str) -> int | None:
         """The number of rows in an answer, None while it is not known."""
@@ -209,13 +228,16 @@ class Hub:
             waiting.append(item)
         elif isinstance(item, _Change):
             self._watched.change(item.names, item.are_new)
-            if not item.are_new:
+            if not item.are_new and item.reason is None:
                 self._end(item.names, "query_dropped", "the query was dropped", 4404, drain=True)
+            elif not item.are_new:
+                text = f"the query was suspended: {item.reason}"
+                self._end(item.names, "query_suspended", text, 4429, drain=True)
         else:
             self._watched.leave(item.subscriber)
 
     def _give_out(self, manifest: Manifest) -> None:
-        gifts = self._watched.take(manifest)
+        gifts = self._watched.take(manifest, self.meter)
 
         def give() -> None:
             for subscriber, messages in gifts:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from place.server.access import COOKIE, Admin, Anyone, server_of
 from place.server.errors import Refused
+from place.server.quotas import COUNTED, clients
 from place.server.state import Server
 
 router = APIRouter()
@@ -128,6 +129,11 @@ def figures(server: Server) -> str:
     aside = len(server.runtime.set_aside())
     one("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
     one("queries", "gauge", "Registered queries.", len(catalog.queries))
+    one("suspended", "gauge", "Queries suspended for what they cost.", len(server.suspended))
+    used = server.quotas.usage(clients(server))
+    for what in COUNTED:
+        values = {_of(name, "client"): has[what] for name, has in used.items()}
+        metric(f"client_{what}", "gauge", f"What clients have of their quota: {what}.", values)
     one("subscribers", "gauge", "Open subscriptions.", len(hub.subscribers()))
     one("delivered_total", "counter", "Deltas given to subscribers.", hub.delivered)
     one("dropped_total", "counter", "Subscribers that were too slow.", hub.dropped)
@@ -139,6 +145,6 @@ def figures(server: Server) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of(stream: str) -> str:
-    escaped = stream.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'{{stream="{escaped}"}}'
+def _of(name: str, label: str = "stream") -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{{{label}="{escaped}"}}'

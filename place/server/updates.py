@@ -139,7 +139,7 @@ async def listen(websocket: WebSocket, name: str) -> None:
         query = server.find(who, name)
         text = websocket.query_params.get("after")
         after = parse_id(text) if text else None
-        joined = await server.hub.join(who, query, after, server.owned(query.name).tick)
+        joined = await server.subscribe(who, query, after, server.owned(query.name).tick)
     except Refused as error:
         if error.code != "gone":
             await deny(websocket, error)
@@ -223,7 +223,7 @@ async def follow(
     server = server_of(request)
     query = server.find(who, name)
     text = last_event_id or after  # who connects again asks for the same address
-    joined = await server.hub.join(
+    joined = await server.subscribe(
         who, query, parse_id(text) if text else None, server.owned(query.name).tick
     )
     return EventStream(server, joined)

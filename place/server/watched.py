@@ -6,16 +6,18 @@ subscriber gets first. It knows neither threads nor the event loop.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from place.errors import PlaceError
 from place.model.time import BEGINNING
 from place.plan.catalog import fold
 from place.plan.query import Query
@@ -82,6 +84,16 @@ class Joined:
     until: int
 
 
+class Meter(Protocol):
+    """Whoever wants to know what queries cost."""
+
+    def count(self, manifest: Manifest, names: Sequence[str], counts: NDArray[Any]) -> None:
+        """Queries have told so many deltas in a part of a tick."""
+
+    def end(self) -> None:
+        """That was all of the tick."""
+
+
 class Watched:
     """Who watches which query, and the answers and sizes that are known."""
 
@@ -107,17 +119,23 @@ class Watched:
 
     # Ticks, queries and subscribers that come and go
 
-    def take(self, manifest: Manifest) -> list[Gift]:
+    def take(self, manifest: Manifest, meter: Meter | None = None) -> list[Gift]:
         """The deltas of a tick: answers go on with them; who gets which messages."""
         tick = manifest.tick
 
-        def tally(names: Sequence[str], growth: NDArray[Any]) -> None:
+        def tally(names: Sequence[str], growth: NDArray[Any], counts: NDArray[Any]) -> None:
+            if meter is not None:
+                with contextlib.suppress(PlaceError):
+                    meter.count(manifest, names, counts)
             for place in np.flatnonzero(growth).tolist():
                 known = self._sizes.get(names[place])
                 if known is not None and known[1] < tick:
                     self._sizes[names[place]] = known[0] + int(growth[place]), known[1]
 
         found = encode_tick(self._runtime.deltas.of(manifest), self._watches, tally)
+        if meter is not None:
+            with contextlib.suppress(PlaceError):  # of the server's file: the next tick is measured
+                meter.end()
         gifts: list[Gift] = []
         for name, encoded in found.items():
             watch = self._watches[name]
@@ -249,6 +267,11 @@ class Watched:
         found = self._sizes.get(query)
         if found is None:
             self._wants_sizes = True
+        return found[0] if found is not None else None
+
+    def known_size(self, query: str) -> int | None:
+        """The same, of what is known already."""
+        found = self._sizes.get(query)
         return found[0] if found is not None else None
 
     def learn_sizes(self) -> None:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("place.server")
 router = APIRouter()
-MOST, MOST_EACH = 10, 1000
-"""Webhooks of one query, and of one owner."""
+MOST = 10
+"""Webhooks of one query."""
 
 
 @dataclass
@@ -272,8 +272,7 @@ async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook)
         raise not_found("query", name)
     if len(server.webhooks.of(query.name)) >= MOST:
         raise Refused(409, "conflict", f'query "{query.name}" has {MOST} webhooks already')
-    if server.webhooks.count(who.name) >= MOST_EACH and not who.is_admin:
-        raise Refused(409, "conflict", f"you have {MOST_EACH} webhooks already")
+    server.quotas.check(who, "webhooks", server.webhooks.count(who.name))
     webhook = Webhook(
         secrets.token_hex(8),
         query.name,

@@ -26,7 +26,9 @@ from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable.pack import load_pack, read_pack
 from place.runtime.durable.storage import Storage
+from place.runtime.interface import check_rows
 from place.runtime.spark.parts import read_parts
+from place.runtime.spark.task import Probed
 
 
 class Merger:
@@ -69,6 +71,15 @@ class Merger:
         answers = Answers(Dictionary())
         answers.take(_asked(query, found))
         return answers.observed(PROBE)
+
+
+def whole_rows(query: Query, found: Sequence[Probed], most: int | None) -> list[Row]:
+    """An answer from what each cell has of it; a TooManyRows instead of more than `most`."""
+    check_rows(sum(count for _, _, count in found), most)
+    rows = [row for rows, _, _ in found for row in rows]
+    rows += merged_rows(query, [parts for _, parts, _ in found if parts is not None])
+    check_rows(len(rows), most)
+    return rows
 
 
 def merged_rows(query: Query, found: Sequence[bytes]) -> list[Row]:

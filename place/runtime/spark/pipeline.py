@@ -33,7 +33,7 @@ from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.catalogs import Catalogs, SharedCatalog
 from place.runtime.spark.failure import failure_of
-from place.runtime.spark.merge import Merger, merged_rows
+from place.runtime.spark.merge import Merger, whole_rows
 from place.runtime.spark.task import (
     CellResult,
     FileInput,
@@ -161,16 +161,15 @@ class Pipeline:
             self.kept.sweep(manifest, previous)
             return manifest
 
-    def probe(self, catalog: Catalog, queries: Sequence[Query]) -> list[list[Row]]:
-        """The answers of queries as of the last tick, in one action."""
+    def probe(
+        self, catalog: Catalog, queries: Sequence[Query], most: int | None = None
+    ) -> list[list[Row]]:
+        """The answers of queries as of the last tick, in one action; of `most` rows each."""
         with self._lock:
-            cells = self._probe_cells(self._job(0, catalog), queries)
-            answers = []
-            for query, found in zip(queries, cells, strict=True):
-                rows = [row for rows, _ in found for row in rows]
-                parts = [parts for _, parts in found if parts is not None]
-                answers.append(rows + merged_rows(query, parts))
-            return answers
+            cells = self._probe_cells(self._job(0, catalog), queries, most)
+            return [
+                whole_rows(query, found, most) for query, found in zip(queries, cells, strict=True)
+            ]
 
     def observe(self, catalog: Catalog, query: Query) -> Observed:
         """What has passed through the plan of a query, in the cells as they are in memory."""
@@ -182,11 +181,13 @@ class Pipeline:
             seen = [seen for seen, _ in found]
             return Observed.together([*seen, self._merger.observed(query, parts)])
 
-    def _probe_cells(self, job: Job, queries: Sequence[Query]) -> list[list[Probed]]:
+    def _probe_cells(
+        self, job: Job, queries: Sequence[Query], most: int | None = None
+    ) -> list[list[Probed]]:
         """For each query, what each cell has of its answer."""
         places = self.matrix.places()
         asked = self._context.parallelize(places, len(places))
-        found = self._collect(asked.map(lambda place: probe_cell(job, place, queries)))
+        found = self._collect(asked.map(lambda place: probe_cell(job, place, queries, most)))
         return [list(each) for each in zip(*found, strict=True)]
 
     def _remember(self, job: Job) -> None:
@@ -196,7 +197,7 @@ class Pipeline:
             merged = list(self._merger.merged(job.before.value))
             cells = self._probe_cells(replace(job, after=job.before), merged) if merged else []
             for query, found in zip(merged, cells, strict=True):
-                self._merger.know(query, [parts for _, parts in found if parts is not None])
+                self._merger.know(query, [parts for _, parts, _ in found if parts is not None])
 
     def _job(self, number: int, catalog: Catalog) -> Job:
         states = dict(self.last.states) if self.last is not None else {}

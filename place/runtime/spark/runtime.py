@@ -8,7 +8,7 @@ one when the next begins.
 from __future__ import annotations
 
 import contextlib
-import sys
+import logging
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +49,8 @@ from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput
 from place.runtime.store import CatalogStore
+
+LOG = logging.getLogger("place.spark")
 
 
 class SparkRuntime:
@@ -130,6 +132,8 @@ class SparkRuntime:
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
+        if self.ingest.due():
+            LOG.info("readings of before are taken first: %d", self.ingest.waiting()[0])
         newest = self._store.load()
         if newest.version != self.catalog.version:
             self._adopt(newest)
@@ -157,8 +161,12 @@ class SparkRuntime:
                     self.pipeline.storage.prove([*WRITTEN, "manifest"])
                     self.tick(Entry())
                     self.ingest.set_aside(logged)
-                    aside = f"{logged.name}{FAILED} is set aside (place retry puts it back)"
-                    print(f"place: {aside}: {error}", file=sys.stderr)
+                    LOG.error(
+                        "%s%s is set aside (place retry puts it back): %s",
+                        logged.name,
+                        FAILED,
+                        error,
+                    )
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
@@ -259,7 +267,7 @@ class SparkRuntime:
         self.deliveries.forget_dropped()
         try:
             manifest = self.tick(Entry())
-        except PlaceError:
+        except Exception:  # also what cannot be sent to tasks: it must not stop later ticks
             self.catalog = replace(before, version=catalog.version + 1)
             self._store.save(catalog, self.catalog)
             raise
@@ -329,9 +337,9 @@ class SparkRuntime:
         last = self.pipeline.last
         return BEGINNING if last is None else last.instants.get(streams, BEGINNING)
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
-        return self._probe(query)
+        return self._probe(query, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -375,8 +383,8 @@ class SparkRuntime:
                     raise
         raise AssertionError
 
-    def _probe(self, query: Query) -> Answer:
-        (rows,) = self.pipeline.probe(self.catalog, [query])
+    def _probe(self, query: Query, most: int | None = None) -> Answer:
+        (rows,) = self.pipeline.probe(self.catalog, [query], most)
         return Counter(rows)
 
     def _deltas(self, manifest: Manifest) -> list[Delta]:

@@ -315,11 +315,14 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     return result
 
 
-Probed = tuple[list[Row], bytes | None]
-"""A cell's part of an answer: rows, or a part as `write_parts` has it."""
+Probed = tuple[list[Row], bytes | None, int]
+"""A cell's part of an answer: rows, or a part as `write_parts` has it; and how many rows these are,
+of which none are made if they are too many."""
 
 
-def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]:
+def probe_cell(
+    job: Job, place: Place, queries: Sequence[Query], most: int | None = None
+) -> list[Probed]:
     """This cell's parts of the answers of queries."""
     worker = _resume(job, place)
     answers: list[Probed] = []
@@ -327,8 +330,10 @@ def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]
         found = worker.probe(query, _tables(job.storage, worker.catalog))
         parts = [each for each in found if isinstance(each, PartialAnswer)]
         changes = settle([each for each in found if isinstance(each, Change)])
-        rows = [delta.row for change in changes for delta in change.deltas()]
-        answers.append((rows, _packed(parts)))
+        count = sum(map(len, changes))
+        made = changes if most is None or count <= most else []
+        rows = [delta.row for change in made for delta in change.deltas()]
+        answers.append((rows, _packed(parts), count))
     cell = cell_name(place)
     if cell in job.states:
         _keep(job.storage, cell, job.states[cell].token, worker)
