@@ -87,7 +87,14 @@ def test_status_fits_80_columns() -> None:
             }
         },
         "deltas": 12_345_678_901,
-        "streams": {name: {**counts, "time": START * 1_000_000, "lag": 31_536_000.0}},
+        "streams": {
+            name: {
+                **counts,
+                "time": START * 1_000_000,
+                "lag": 31_536_000.0,
+                "reason": "a.csv, line 2: " + "the reason may be long; " * 9,
+            }
+        },
         "sizes": dict.fromkeys(DIRECTORIES, 123 << 40),
         "last": dict.fromkeys(STAGES, 1234.5),
         "median": dict.fromkeys(STAGES, 1234.5),

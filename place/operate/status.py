@@ -177,7 +177,7 @@ def show(status: dict[str, Any], console: Console) -> None:
             console.print(f"{name} is at {format_timestamp(counts['time'])}", soft_wrap=True)
         if counts["reason"] is not None:
             said = f"{name}, set aside last: {counts['reason']}"
-            console.print(said, soft_wrap=True, markup=False)
+            console.print(said, markup=False)
     upright = Table.grid(padding=(0, 4))
     upright.add_row(_stages(status), _sizes(status))
     console.print(upright)
