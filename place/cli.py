@@ -10,7 +10,7 @@ import place
 from bench import command as bench
 from place import demo, prompt, tour
 from place.errors import PlaceError
-from place.operate import generate, quota, replay, run, serve, status, token
+from place.operate import generate, quota, replay, retry, run, serve, status, token
 from place.script import command as script
 
 DESCRIPTION = """\
@@ -49,20 +49,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (
-        demo,
-        tour,
-        prompt,
-        generate,
-        replay,
-        run,
-        serve,
-        token,
-        quota,
-        status,
-        script,
-        bench,
-    ):
+    commands_of = (demo, tour, prompt, generate, replay, run, serve, retry, token, quota, status)
+    for module in (*commands_of, script, bench):
         module.add_parser(commands)
     return parser
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.layout import Layout
@@ -28,11 +28,10 @@ from place.model.types import Row
 from place.operate.options import positive, set_up
 from place.prompt import delta_text
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.outbox import numbered
+from place.runtime.interface import durable
 from place.session import Session, connect
 
 if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
     from place.server.background import Serving
 
 FRAMES = 4
@@ -110,7 +109,7 @@ class Watch:
     """What the ticks have told so far: counts, answers as the deltas make them, the last deltas."""
 
     def __init__(self, session: Session) -> None:
-        self._runtime = cast("SparkRuntime", session.runtime)
+        self._runtime = durable(session.runtime)
         self._lock = threading.Lock()
         self.began = time.monotonic()
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -123,11 +122,10 @@ class Watch:
         names = [query.name for query in session.catalog.queries.values()]
         with self._runtime.pause():  # a home that was there before has answers already
             _, self.answers = self._runtime.answers(names)
-            self._runtime.pipeline.on_commit.append(self._take)
+            self._runtime.watch(self._take)
 
     def _take(self, manifest: Manifest) -> None:
-        storage = self._runtime.pipeline.storage
-        deltas = [each.delta for each in numbered(storage, manifest.tick, manifest.files)]
+        deltas = self._runtime.deltas.of(manifest).deltas()
         now = time.monotonic()
         with self._lock:
             self.last = manifest
@@ -199,7 +197,7 @@ def _play(
         with _shown(session, watch, serving, console) as show:
             until = time.monotonic() + (arguments.seconds or float("inf"))
             while not stopping.wait(1 / FRAMES) and time.monotonic() < until:
-                cast("SparkRuntime", session.runtime).sources.check()
+                durable(session.runtime).tend()
                 show()
     finally:
         stopping.set()
@@ -316,7 +314,7 @@ def _short(row: Row) -> str:
 
 def _summarize(session: Session, watch: Watch, console: Console) -> bool:
     """What was sent, and whether it adds up to the answers that the pipeline holds."""
-    runtime = cast("SparkRuntime", session.runtime)
+    runtime = durable(session.runtime)
     names = [query.name for query in session.catalog.queries.values()]
     _, answers = runtime.answers(names)
     grid = Table(title="summary", title_justify="left")

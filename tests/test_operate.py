@@ -121,17 +121,23 @@ def test_the_only_reading_of_a_silent_stream_is_in_the_answer_after_a_while(tmp_
         assert runtime.pipeline.last is last
 
 
-def test_as_many_ticks_are_kept_as_are_asked_for(tmp_path: Path) -> None:
+def test_deltas_are_kept_for_as_long_as_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in").mkdir()
-    write_csv(tmp_path / "in" / "1.csv", [reading(1, 1, 1, 1)])
     setup = tmp_path / "setup.sql"
     setup.write_text(f"{CARS} FROM FILES ('{tmp_path}/in');\n{NEAR};\n")
     home = tmp_path / "home"
-    call = ["run", "--setup", str(setup), "--home", str(home), "--once", "--keep-ticks", "2"]
-    for number in range(2, 6):
-        assert main([*call, "--master", "local[2]"]) == 0
-        write_csv(tmp_path / "in" / f"{number}.csv", [reading(1, number, 1, number)])
-    assert len(list((home / "manifest").glob("*.json"))) == 2
+    call = ["run", "--setup", str(setup), "--home", str(home), "--once", "--master", "local[2]"]
+    # A reading is evaluated when the next one comes.
+    for second, keep, files in ((1, "24h", 0), (2, "24h", 1), (3, "1 day", 2), (4, "0s", 1)):
+        row = reading(1, 1 if second % 2 else 9, 1, second)
+        write_csv(tmp_path / "in" / f"{second}.csv", [row])
+        assert main([*call, "--keep", keep]) == 0
+        assert len(list(home.glob("outbox/*"))) == files
+    capsys.readouterr()
+    assert main(["changes", "--home", str(home), "--after", "1"]) == 1
+    assert "not kept any more" in capsys.readouterr().err
 
 
 def test_a_home_is_of_one_kind_and_of_one_process(
@@ -188,5 +194,9 @@ def test_a_replay_does_not_depend_on_how_it_is_run(recorded: Path) -> None:
         table = pq.read_table(out)
         columns = (table.column(c).to_pylist() for c in ("query", "sign", "row", "instant"))
         found.append(Counter(zip(*columns, strict=True)))
+        moments = [tuple(row.values()) for row in table.select(["tick", "instant"]).to_pylist()]
+        assert moments == sorted(moments), "in the order of instants, whatever the query"
+        numbers = [tuple(row.values()) for row in table.select(["tick", "position"]).to_pylist()]
+        assert numbers == sorted(set(numbers))
     assert found[0] == found[1] == found[2] == found[3]
     assert found[0].total() > 50

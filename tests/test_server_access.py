@@ -335,7 +335,7 @@ def test_a_webhook_does_not_outlive_its_query(
         await asyncio.to_thread(found.wait, WAIT)
         return "127.0.0.1"
 
-    monkeypatch.setattr("place.server.webhooks.public_address", public_address)
+    monkeypatch.setattr("place.runtime.durable.webhook.public_address", public_address)
     served.sql("REGISTER QUERY fleet AS SELECT id FROM Cars", token=tokens["client"])
     with ThreadPoolExecutor(1) as pool:
         new = {"url": "http://slow.example/"}

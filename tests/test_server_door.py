@@ -10,9 +10,9 @@ import pytest
 
 from place.cli import main
 from place.errors import ConfigurationError
+from place.runtime.durable.webhook import is_public
 from place.server.settings import is_loopback
 from place.server.store import ServerStore
-from place.server.webhooks import is_public
 from tests.harness.server import bearer, serving
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from place.errors import ConfigurationError, StatementError
 from place.plan.catalog import fold
 from place.plan.kinds import kind_of
+from place.runtime.interface import durable
 from place.server.store import ServerStore
 from place.session import Session, connect
 from place.sql import statements as s
@@ -16,9 +16,6 @@ from place.sql.dialect import parse_one
 from place.sql.scan import split
 from place.sql.statements import Change
 from place.statements import masked
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
@@ -76,10 +73,9 @@ def add_idle_option(parser: argparse.ArgumentParser) -> None:
 def add_keep_option(parser: argparse.ArgumentParser) -> None:
     """How far back those who resume may have been."""
     parser.add_argument(
-        "--keep-ticks",
-        type=positive,
-        metavar="N",
-        help="keep the deltas of so many ticks for those who resume after an id (1000)",
+        "--keep",
+        metavar="DURATION",
+        help="keep deltas for so long for those who resume after an id, at most 4 GiB (24 hours)",
     )
 
 
@@ -92,10 +88,10 @@ def open_session(arguments: argparse.Namespace) -> Session:
         storage=arguments.storage,
         ui=arguments.ui,
         settings=spark_settings(arguments),
-        keep_ticks=arguments.keep_ticks,
+        keep=arguments.keep,
     )
     if arguments.files_per_tick is not None:
-        cast("SparkRuntime", session.runtime).files_per_tick = arguments.files_per_tick
+        durable(session.runtime).files_per_tick = arguments.files_per_tick
     return session
 
 

@@ -8,7 +8,6 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, cast
 
 from place.errors import PlaceError
 from place.model.schema import Stream
@@ -21,10 +20,8 @@ from place.operate.options import (
     read_setup,
     set_up,
 )
+from place.runtime.interface import DurableRuntime, durable, tick_of
 from place.session import Session
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 POLL, NEWS = 0.2, 10.0
 """Seconds between looks, and between lines about how it goes."""
@@ -63,32 +60,30 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     with open_session(arguments) as session:
-        runtime = cast("SparkRuntime", session.runtime)
+        runtime = durable(session.runtime)
         if arguments.setup is not None:
             session.loader.directory = arguments.setup.resolve().parent
         new = set_up(session, text)
-        last = runtime.pipeline.last
         print(
             f"place run: {arguments.home}, {new} new statements,"
-            f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
+            f" {len(session.catalog.queries)} queries, tick {tick_of(runtime)}",
             flush=True,
         )
         if arguments.once:
             session.drain()
         else:
             _serve(session, runtime, stopping, idle)
-        last = runtime.pipeline.last
-        print(f"place run: stopped after tick {last.tick if last else 0}", flush=True)
+        print(f"place run: stopped after tick {tick_of(runtime)}", flush=True)
     return 0
 
 
-def _serve(session: Session, runtime: SparkRuntime, stopping: threading.Event, idle: int) -> None:
+def _serve(session: Session, runtime: DurableRuntime, stopping: threading.Event, idle: int) -> None:
     session.start()
     clock = IdleClock(runtime, idle)
     news = News(runtime)
     try:
         while not stopping.wait(POLL):
-            runtime.sources.check()
+            runtime.tend()
             clock.look(time.time())
             line = news.since(time.monotonic())
             if line:
@@ -103,14 +98,14 @@ def _serve(session: Session, runtime: SparkRuntime, stopping: threading.Event, i
 class News:
     """Tells now and then how the pipeline gets on, if it does."""
 
-    def __init__(self, runtime: SparkRuntime) -> None:
+    def __init__(self, runtime: DurableRuntime) -> None:
         self._runtime = runtime
         self._told_at = float("-inf")
-        self._told = runtime.pipeline.last
+        self._told = runtime.last
 
     def since(self, now: float) -> str | None:
         """A line about the ticks since the last one; none if there were none, or just now."""
-        last, told = self._runtime.pipeline.last, self._told
+        last, told = self._runtime.last, self._told
         if last is None or last is told or now - self._told_at < NEWS:
             return None
         self._told_at, self._told = now, last
@@ -134,27 +129,21 @@ class IdleClock:
     that was allowed for. The manifest records it as an input, so that a replay sees the same.
     """
 
-    def __init__(self, runtime: SparkRuntime, idle: int) -> None:
+    def __init__(self, runtime: DurableRuntime, idle: int) -> None:
         self._runtime = runtime
         self._idle = idle
         self._heard: dict[str, tuple[int, float, int]] = {}
 
     def look(self, now: float) -> None:
         """See who is silent, and advance it."""
-        lock = self._runtime.pipeline.lock
-        if not self._idle or not lock.acquire(blocking=False):
-            self._heard.clear()  # a tick is under way: nobody is silent
-            return
-        try:
-            if self._runtime.sources.is_waited_for():
-                self._heard.clear()
-                return
-            self._advance(now)
-        finally:
-            lock.release()
+        with self._runtime.idle() as is_idle:
+            if self._idle and is_idle:
+                self._advance(now)
+            else:
+                self._heard.clear()  # a tick is under way, or is waited for: nobody is silent
 
     def _advance(self, now: float) -> None:
-        last = self._runtime.pipeline.last
+        last = self._runtime.last
         if last is None:
             return
         due: dict[str, int] = {}

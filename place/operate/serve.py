@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar
 
 from place.errors import ConfigurationError, PlaceError, suggestion
 from place.model.time import parse_duration
@@ -28,14 +28,12 @@ from place.operate.options import (
     set_up,
 )
 from place.operate.run import IdleClock
+from place.runtime.interface import durable, tick_of
 from place.runtime.tables import TableLoader
 from place.server.settings import MIB, Quota, Settings, is_loopback
 from place.server.store import ServerStore
 from place.session import Session
 from place.sql.limits import CLIENTS, Limits
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 PORT, BACKLOG = 8765, 2048
 T = TypeVar("T", Limits, Quota)
@@ -133,14 +131,13 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(number, stop)  # the web server has its own, and gives the signal back to us
     with _listening(arguments.host, arguments.port) as listener, open_session(arguments) as session:
         new = prepare(session, settings, text)
-        runtime = cast("SparkRuntime", session.runtime)
+        runtime = durable(session.runtime)
         server = Server(session, arguments.home, settings, IdleClock(runtime, idle).look)
         address = _address(listener, settings.secure)
-        last = runtime.pipeline.last
         listener.listen(BACKLOG)  # whoever reads the address can connect, and waits for a moment
         print(
             f"place serve: {address}, {arguments.home}, {new} new statements,"
-            f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
+            f" {len(session.catalog.queries)} queries, tick {tick_of(runtime)}",
             flush=True,
         )
         session.start()
@@ -149,8 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
             Front(config, server).run([listener])
         with contextlib.suppress(PlaceError):
             session.stop()
-        last = runtime.pipeline.last
-        print(f"place serve: stopped after tick {last.tick if last else 0}", flush=True)
+        print(f"place serve: stopped after tick {tick_of(runtime)}", flush=True)
     return 0
 
 

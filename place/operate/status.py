@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ from place.errors import ConfigurationError
 from place.model.time import format_timestamp
 from place.operate.quota import clients_of
 from place.runtime.durable import manifest as manifests
+from place.runtime.durable.aside import set_aside
+from place.runtime.durable.deltas import WHOLE, Deltas, Id
 from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.outbox import WHOLE, resumed
 from place.runtime.durable.storage import Storage
 from place.server.store import FILE, ServerStore
 
@@ -63,11 +66,19 @@ def read_status(directory: Path) -> dict[str, Any]:
     about = read_about(directory, "pipeline")
     storage = Storage(about.get("storage") or str(directory.absolute()))
     numbers = manifests.ticks(storage)
-    recent = [manifests.load(storage, number) for number in numbers[-RECENT:]]
+    recent = list(_loaded(storage, numbers[-RECENT:]))
     sizes = {name: sum(size for _, size in storage.list(name)) for name in DIRECTORIES}
-    waiting = sum(1 for name, _ in storage.list("ingest") if name.endswith(".arrow"))
+    log = Storage(str(directory.absolute()))
+    waiting = sum(1 for name in log.names("ingest") if name.endswith(".arrow"))
+    aside = set_aside(log)
     if not recent:
-        return {"tick": 0, "sizes": sizes, "cells": about.get("cells"), "kept": 0}
+        return {
+            "tick": 0,
+            "sizes": sizes,
+            "cells": about.get("cells"),
+            "kept": 0,
+            "set_aside": aside,
+        }
     last = recent[-1]
     return {
         "clients": _clients(directory),
@@ -77,13 +88,22 @@ def read_status(directory: Path) -> dict[str, Any]:
         "catalog": last.catalog,
         "cells": last.cells,
         "kept": len(numbers),
+        "kept_from": last.kept_from,
         "waiting": waiting,
+        "set_aside": aside,
         "deltas": last.totals.get("", {}).get("deltas", 0),
         "streams": {name: _stream(last, name) for name in last.totals if name},
         "sizes": sizes,
         "last": dict(last.metrics) | {"deltas": last.deltas},
         "median": {stage: _median([m.metrics.get(stage, 0.0) for m in recent]) for stage in STAGES},
     }
+
+
+def _loaded(storage: Storage, ticks: list[int]) -> Iterator[Manifest]:
+    """Manifests that are still there: those of ticks without deltas go after a while."""
+    for tick in ticks:
+        with contextlib.suppress(FileNotFoundError):
+            yield manifests.load(storage, tick)
 
 
 def _clients(home: Path) -> dict[str, dict[str, Any]]:
@@ -135,8 +155,14 @@ def _show(status: dict[str, Any]) -> None:
     console.print(
         f"tick {status['tick']:,}, {status['ago']:.1f} s ago; catalog version {status['catalog']},"
         f" cells {status['cells']}; {status['deltas']:,} deltas so far;"
-        f" the last {status['kept']:,} ticks are kept"
+        f" deltas are kept from tick {status['kept_from']:,} on"
     )
+    if status["set_aside"]:
+        count, example = len(status["set_aside"]), status["set_aside"][0]
+        console.print(
+            f"{count:,} files of acknowledged readings are set aside, as {example}:"
+            " place retry puts them back"
+        )
     streams = Table("stream", "objects", "readings", "late", "bad", "time", "lag")
     for name, counts in status["streams"].items():
         numbers = [f"{counts[key]:,}" for key in ("objects", "readings", "late", "bad")]
@@ -185,6 +211,8 @@ def prometheus(status: dict[str, Any]) -> str:
     metric("lag_seconds", "gauge", "How far event time was behind at the last tick.", lags)
     stages = {_label("stage", s): status.get("last", {}).get(s, 0.0) for s in STAGES}
     metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
+    aside = {"": float(len(status["set_aside"]))}
+    metric("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
     sizes = {_label("directory", name): size for name, size in status["sizes"].items()}
     metric("stored_bytes", "gauge", "Bytes that are kept.", sizes)
     return "\n".join(lines) + "\n"
@@ -201,9 +229,10 @@ def run_changes(arguments: argparse.Namespace) -> int:
     storage = Storage(about.get("storage") or str(arguments.home.absolute()))
     after = _parse_id(arguments.after) if arguments.after else None
     names = set(arguments.query) or None
+    deltas = Deltas(storage)
     while True:
         newest = max(manifests.ticks(storage), default=0)
-        for each in resumed(storage, after, names):
+        for each in deltas.numbered(after, names, until=newest):
             delta = each.delta
             line = {
                 "tick": each.tick,
@@ -223,7 +252,7 @@ def run_changes(arguments: argparse.Namespace) -> int:
         time.sleep(0.2)
 
 
-def _parse_id(text: str) -> tuple[int, int]:
+def _parse_id(text: str) -> Id:
     tick, _, position = text.partition(":")
     if not tick.isdecimal() or not (position or "0").isdecimal():
         raise ConfigurationError(f"{text} is not an id", hint="write TICK:POSITION, as in 12:3")

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from place.errors import ConfigurationError, InternalError, LimitError, PlaceError, StatementError
-from place.runtime.durable.storage import StorageFull
+from place.runtime.durable.storage import StorageFault, StorageFull
 
 LOG = logging.getLogger("place.server")
 CONFLICTS = ('" exists already', '" is used by')
@@ -100,6 +100,9 @@ def described(error: PlaceError) -> tuple[int, dict[str, Any]]:
         return status, error_body(code, message, error.hint, error.line, error.column)
     if isinstance(error, StorageFull):
         return 507, error_body("storage_full", error.message, error.hint)
+    if isinstance(error, StorageFault):
+        LOG.error("storage: %s", error)
+        return 503, error_body("storage_fault", "the storage of the server does not work")
     if isinstance(error, InternalError):
         LOG.error("a bug: %s", error)
         return 500, error_body("internal", "this is a bug of the server; its log says more")

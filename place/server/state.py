@@ -9,28 +9,26 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from anyio import CapacityLimiter
 
 from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.plan.query import Query
+from place.runtime.interface import durable
 from place.runtime.tables import TableLoader
 from place.server.access import Who
 from place.server.errors import Refused, busy, not_found
 from place.server.guard import Guard
-from place.server.hub import Hub, Joined
+from place.server.hub import Hub
 from place.server.pump import Pump
 from place.server.quotas import Quotas
 from place.server.settings import Settings
 from place.server.store import LOCAL, Id, Owned, ServerStore, Suspended
+from place.server.watched import Joined
 from place.server.webhooks import Webhooks
 from place.session import Session
 from place.sql.limits import EMBEDDED, Limits
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 LOG = logging.getLogger("place.server")
 WATCH = 1.0
@@ -50,7 +48,7 @@ class Server:
         look: Callable[[float], object] | None = None,
     ) -> None:
         self.session = session
-        self.runtime = cast("SparkRuntime", session.runtime)
+        self.runtime = durable(session.runtime)
         self.settings = settings
         self.began = time.time()
         self.store = ServerStore(home)

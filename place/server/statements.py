@@ -17,6 +17,7 @@ from place.model.types import Row
 from place.plan.catalog import PLURALS, fold
 from place.plan.kinds import KINDS, kind_of
 from place.plan.query import Query
+from place.runtime.interface import tick_of
 from place.server.access import Who
 from place.server.errors import Refused, not_found
 from place.server.store import Suspended
@@ -153,7 +154,7 @@ def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> 
         before = server.session.catalog.queries
         new = [c.name.text for c, _ in allowed if isinstance(c, s.RegisterQuery)]
         new = [name for name in dict.fromkeys(new) if fold(name) not in before]
-        tick = runtime.pipeline.last.tick + 1 if runtime.pipeline.last is not None else 1
+        tick = tick_of(runtime) + 1
         # Known before they are there: a query must never be without its owner.
         server.store.own(map(fold, new), who.name, tick)
         server.owners = server.store.owned()
@@ -259,8 +260,7 @@ def _settle(server: Server, before: Any, new: list[str], reason: str | None = No
     gone = {query.name for key, query in before.items() if key not in queries}
     absent = {name for name in new if fold(name) not in queries}
     if gone or absent:
-        last = server.runtime.pipeline.last
-        server.webhooks.end(gone, last.tick if last is not None else 0)
+        server.webhooks.end(gone, tick_of(server.runtime))
         server.hub.forget(gone | absent, reason)
         server.store.disown(map(fold, gone | absent))
         server.owners = server.store.owned()

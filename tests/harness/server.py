@@ -18,7 +18,7 @@ import websockets.sync.client as ws
 
 from place.operate.run import IdleClock
 from place.operate.serve import prepare
-from place.runtime.spark.pipeline import Keep
+from place.runtime.durable.kept_ticks import Keep
 from place.server.front import Front, configuration
 from place.server.settings import Settings
 from place.server.state import Server

@@ -24,6 +24,7 @@ from place.model.types import Row
 from place.plan.catalog import Catalog
 from place.plan.explain import Observed
 from place.plan.query import Query
+from place.runtime.durable.pack import load_pack, read_pack
 from place.runtime.durable.storage import Storage
 from place.runtime.interface import check_rows
 from place.runtime.spark.parts import read_parts
@@ -60,8 +61,7 @@ class Merger:
         """What the parts in these files change."""
         parts: list[PartialAnswer] = []
         for file in sorted(files):
-            with storage.open(file) as source:
-                parts += read_parts(source, queries)
+            parts += read_parts(load_pack(storage, file), queries)
         return self._answers.take(parts)
 
     def observed(self, query: Query, found: Sequence[bytes]) -> Observed:
@@ -90,7 +90,8 @@ def merged_rows(query: Query, found: Sequence[bytes]) -> list[Row]:
 
 def _asked(query: Query, found: Sequence[bytes]) -> list[PartialAnswer]:
     queries = {PROBE: replace(query, name=PROBE), query.name: query}
-    return [part for content in found for part in read_parts(pa.BufferReader(content), queries)]
+    packs = (read_pack(pa.BufferReader(content)) for content in found)
+    return [part for pack in packs for part in read_parts(pack, queries)]
 
 
 def _named(part: PartialAnswer, query: Query) -> PartialAnswer:
