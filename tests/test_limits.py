@@ -12,10 +12,13 @@ import place
 from place.cli import make_parser
 from place.errors import ConfigurationError, LimitError
 from place.operate.serve import settings_of
+from place.plan import forms
+from place.plan.catalog import Catalog
 from place.plan.limits import days
 from place.server.settings import Quota, Settings
 from place.session import Session
 from place.sql import dialect
+from place.sql.lift import Lifted
 from place.sql.limits import CLIENTS, EMBEDDED, NONE, Limits, current, within
 
 CARS = "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING)"
@@ -166,6 +169,27 @@ def test_a_form_that_was_read_before_is_not_known_to_keep_to_smaller_limits(
             session.sql(near.format("b5", 10))
         with pytest.raises(LimitError, match='the limit "name"'):
             session.sql(near.format("b" * 21, 9))
+
+
+def test_looking_for_forms_is_paid_for_by_reading(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text of a megabyte, each statement with other constants, took minutes of all the ticks."""
+    looked: list[str] = []
+    find = forms._find_form
+
+    def finding(catalog: Catalog, lifted: Lifted) -> forms.Form | None:
+        looked.append(lifted.name)
+        return find(catalog, lifted)
+
+    monkeypatch.setattr(forms, "_find_form", finding)
+    for number in range(45):
+        outputs = listed(f"id + {number}{{0}} AS c{{0}}", 20)
+        session.sql(f"REGISTER QUERY q{number} AS SELECT {outputs} FROM Cars INSIDE (0, 0, 1, 1)")
+    assert not looked  # 24 literals: not before 48 statements were read
+    for number in range(5):
+        session.sql(f"REGISTER QUERY r{number} AS SELECT id FROM Cars INSIDE (0, 0, {number}, 1)")
+    assert len(looked) == 1
 
 
 def test_long_statements_are_not_remembered(session: Session) -> None:

@@ -27,7 +27,10 @@ from place.sql.dialect import parse_one
 from place.sql.lift import KnownForm, Lifted, value_of
 from place.sql.limits import current
 
-MOST_FORMS = 512
+MOST_FORMS, MOST_CHOICES = 512, 16
+"""Skeletons that are remembered, and forms of one of them."""
+CHEAP = 8
+"""With so few literals a form is looked for at once."""
 MOST_LITERALS = 64
 """A statement with more literals is bound each time: trying all of them would take too long."""
 
@@ -87,7 +90,7 @@ class Forms:
         key = (lifted.skeleton, current(), *map(id, stands_on))
         known = self._forms.get(key)
         if known is None:
-            known = self._forms[key] = _Known(stands_on, lifted, catalog)
+            known = self._forms[key] = _Known(stands_on)
             while len(self._forms) > MOST_FORMS:
                 self._forms.popitem(last=False)
         form = known.form_of(catalog, lifted)
@@ -105,25 +108,37 @@ class _Known:
     It holds on to the definitions that it stands on, so that their ids remain theirs.
     """
 
-    def __init__(self, stands_on: Any, lifted: Lifted, catalog: Catalog) -> None:
+    def __init__(self, stands_on: Any) -> None:
         self._stands_on = stands_on
         self._forms: OrderedDict[tuple[str, ...], Form | None] = OrderedDict()
-        form = _find_form(catalog, lifted)
-        filled = set() if form is None else {*form.inside, *form.nearest}
-        filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
-        self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
-        self._forms[self._choice(lifted)] = form
+        self._fixed: list[int] | None = None
+        self._seen = self._tried = 0
 
     def _choice(self, lifted: Lifted) -> tuple[str, ...]:
-        return tuple(lifted.literals[i] for i in self._fixed)
+        return tuple(lifted.literals[i] for i in self._fixed or ())
 
     def form_of(self, catalog: Catalog, lifted: Lifted) -> Form | None:
-        choice = self._choice(lifted)
-        if choice not in self._forms:
-            self._forms[choice] = _find_form(catalog, lifted)
-            while len(self._forms) > MOST_FORMS:
+        """The form of a statement, if it is known or due to be looked for."""
+        self._seen += 1
+        known = self._fixed is not None and self._choice(lifted) in self._forms
+        if not known and not self._is_due(len(lifted.literals)):
+            return None
+        if not known:
+            self._tried += 1
+            form = _find_form(catalog, lifted)
+            if self._fixed is None:
+                filled = set() if form is None else {*form.inside, *form.nearest}
+                filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
+                self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
+            self._forms[self._choice(lifted)] = form
+            while len(self._forms) > MOST_CHOICES:
                 self._forms.popitem(last=False)
-        return self._forms[choice]
+        return self._forms[self._choice(lifted)]
+
+    def _is_due(self, literals: int) -> bool:
+        """Looking for a form reads the statement twice for each literal. So it is done only once
+        as many statements were read as that takes; then nobody can make it cost much more."""
+        return self._tried < self._seen // max(1, 2 * literals) + (literals <= CHEAP)
 
 
 FORMS = Forms()
