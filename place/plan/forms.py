@@ -86,8 +86,14 @@ class Forms:
         if not isinstance(statement, KnownForm) or len(statement.lifted.literals) > MOST_LITERALS:
             return bind_query(catalog, statement.name.text, statement.select)
         lifted = statement.lifted
-        stands_on = (catalog.streams, catalog.tables, catalog.regions, catalog.contents)
-        key = (lifted.skeleton, current(), *map(id, stands_on))
+        stands_on = (
+            catalog.streams,
+            catalog.tables,
+            catalog.regions,
+            catalog.contents,
+            current(),
+        )
+        key = (lifted.skeleton, *map(id, stands_on))
         known = self._forms.get(key)
         if known is None:
             known = self._forms[key] = _Known(stands_on)
@@ -120,20 +126,22 @@ class _Known:
     def form_of(self, catalog: Catalog, lifted: Lifted) -> Form | None:
         """The form of a statement, if it is known or due to be looked for."""
         self._seen += 1
-        known = self._fixed is not None and self._choice(lifted) in self._forms
-        if not known and not self._is_due(len(lifted.literals)):
+        if self._fixed is not None:
+            choice = self._choice(lifted)
+            if choice in self._forms:
+                return self._forms[choice]
+        if not self._is_due(len(lifted.literals)):
             return None
-        if not known:
-            self._tried += 1
-            form = _find_form(catalog, lifted)
-            if self._fixed is None:
-                filled = set() if form is None else {*form.inside, *form.nearest}
-                filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
-                self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
-            self._forms[self._choice(lifted)] = form
-            while len(self._forms) > MOST_CHOICES:
-                self._forms.popitem(last=False)
-        return self._forms[self._choice(lifted)]
+        self._tried += 1
+        form = _find_form(catalog, lifted)
+        if self._fixed is None:
+            filled = set() if form is None else {*form.inside, *form.nearest}
+            filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
+            self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
+        self._forms[self._choice(lifted)] = form
+        while len(self._forms) > MOST_CHOICES:
+            self._forms.popitem(last=False)
+        return form
 
     def _is_due(self, literals: int) -> bool:
         """Looking for a form reads the statement twice for each literal. So it is done only once

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -69,6 +70,14 @@ class Limits:
     """Rows of tables, and combinations of them, that one object meets in a join."""
     work: int = 2_000_000_000
     """Objects, with the rows that each of them meets, times the columns and conditions."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Known statements are looked up by their limits: by one number, not by all of these."""
+        return hash(tuple(getattr(self, each.name) for each in fields(self)))
 
 
 EMBEDDED = Limits()
