@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 import place.web
 from place import __version__
-from place.server import operate, queries, readings, updates, webhooks
+from place.server import operate, pushes, queries, readings, updates, webhooks
 from place.server.access import Gate
 from place.server.errors import Refused, add_handlers
 from place.server.state import Server
@@ -45,7 +45,7 @@ def make_app(server: Server) -> FastAPI:
     )
     app.state.place = server
     add_handlers(app)
-    for part in (queries, readings, updates, webhooks, operate):
+    for part in (queries, readings, pushes, updates, webhooks, operate):
         app.include_router(part.router)
     if importlib.util.find_spec("place.server.map") is not None:
         from place.server import map as live

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from place.engine.worker import Segment
-from place.errors import ConfigurationError
+from place.errors import ConfigurationError, ReadingError
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.time import format_timestamp, parse_timestamp
@@ -23,6 +23,7 @@ from place.plan.catalog import fold
 from place.runtime.intake.check import (
     FIRST_TIME,
     LAST_TIME,
+    Rejected,
     Rejections,
     Routed,
     check_table,
@@ -216,6 +217,9 @@ async def push(
             " it, so that its instant is complete",
         ),
     ] = None,
+    whole: Annotated[
+        bool, Query(description="if one reading is wrong, take none, and say which")
+    ] = False,
 ) -> Taken:
     """Take readings. They are on the disk when this answers; the next tick takes them."""
     server = server_of(request)
@@ -227,7 +231,7 @@ async def push(
     moment = None if at is None else _moment(at)
     async with received(server, request) as body:
         taken = await to_thread.run_sync(
-            accept, server, stream, media, body, moment, limiter=server.writes
+            accept, server, stream, media, body, moment, whole, limiter=server.writes
         )
     if taken.taken:
         server.pump.tell()
@@ -243,8 +247,10 @@ def _moment(text: str) -> int:
     return moment
 
 
-def accept(server: Server, stream: Stream, media: str, body: bytes, moment: int | None) -> Taken:
-    """Check readings and make those that are good durable."""
+def accept(
+    server: Server, stream: Stream, media: str, body: bytes, moment: int | None, whole: bool
+) -> Taken:
+    """Check readings and make those that are good durable; all of them or none if `whole`."""
     arrival = moment
     if stream.time is None and arrival is None:
         arrival = int(time.time() * 1e6)
@@ -252,6 +258,8 @@ def accept(server: Server, stream: Stream, media: str, body: bytes, moment: int 
         routed = read_body(stream, media, body, arrival)
     except RecursionError:
         raise Refused(400, "wrong_json", "the body is nested too deeply") from None
+    if whole and routed.rejected:
+        raise _wrong(routed.rejected[0])
     count = routed.segment.num_rows
     if moment is not None:
         _accept_until(server, stream, routed.segment, moment)
@@ -273,6 +281,14 @@ def _accept_until(server: Server, stream: Stream, segment: pa.Table, moment: int
             raise not_found("stream", stream.name)
         ingest.write([Segment(stream.name, segment), Advance(moment, stream.name)])
     server.pump.tell()
+
+
+def _wrong(rejected: Rejected) -> ReadingError:
+    """The error of a push that is refused for one of its readings, as a session says it."""
+    if rejected.line is None:
+        return ReadingError(rejected.reason)
+    comma = "," if rejected.reason.startswith("column ") else ":"
+    return ReadingError(f"row {rejected.line}{comma} {rejected.reason}")
 
 
 def _taken(count: int, routed: Routed) -> Taken:
