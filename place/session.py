@@ -228,7 +228,7 @@ class Session:
             before = self.runtime.statistics(stream.name)["late"]
             deltas = self.feed([*readings, *ends])
             late = self.runtime.statistics(stream.name)["late"] - before
-        return Pushed(deltas, taken=len(readings), late=late)
+        return Pushed(deltas, taken=len(readings) - late, late=late)
 
     def feed(self, inputs: Sequence[Input]) -> Deltas:
         """One tick of readings and advances."""

@@ -28,6 +28,6 @@ def error_of(status: int, content: bytes) -> PlaceError:
         return ServerError(status, "unknown", f"the server answered {status}")
     if code in ("wrong_statement", "conflict") and status < 500:
         return StatementError(message, line=error["line"], column=error["column"], hint=hint)
-    if code in ("wrong_reading", "wrong_time"):
+    if code in ("wrong_reading", "wrong_time", "wrong"):
         return ReadingError(message, hint=hint)
     return ServerError(status, code, message, hint)

@@ -36,9 +36,9 @@ class Deltas(Tabular, list[Delta]):
 class Pushed(Deltas):
     """What became of pushed readings: the deltas that they caused, and how many there were.
 
-    `taken` counts the readings that were accepted. Of these, `late` came too late for the answers
-    and were set aside, as far as that is known. A server answers when readings are durable, before
-    the tick that takes them: its deltas come to subscriptions only.
+    `taken` counts the readings that were taken, `late` those that came too late and are set aside,
+    as far as that is known. A server answers when readings are durable, before the tick that takes
+    them: its deltas come to subscriptions only, and more may turn out to be late.
     """
 
     def __init__(self, deltas: Iterable[Delta] = (), *, taken: int = 0, late: int = 0) -> None:

@@ -83,14 +83,19 @@ def serving(
     idle: int = 300_000,
     tls: tuple[Path, Path] | None = None,
     keep: Keep | None = None,
+    port: int = 0,
     **options: Any,
 ) -> Iterator[Running]:
-    """A server on a port of its own; `idle` is how soon silent streams go on, in microseconds."""
+    """A server on a port of its own, or on that of one that was stopped.
+
+    `idle` is how soon silent streams go on, in microseconds.
+    """
     settings = Settings(**{"data": home / "data", **options})
     with opened(home, keep=keep) as session, socket.socket() as listener:
         prepare(session, settings, setup)
         server = Server(session, home, settings, IdleClock(runtime_of(session), idle).look)
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         front = Front(configuration(server, *(tls or ())), server)
         thread = threading.Thread(target=front.run, args=([listener],), daemon=True)
         session.start()
