@@ -25,8 +25,9 @@ from place.model.time import SECOND, format_timestamp
 from place.model.types import format_row, format_value
 from place.script.blocks import EPOCH, InstantBlock, parse_script
 from place.script.inputs import make_input
-from place.session import RUNTIMES, Result, Session, connect, counted
+from place.session import RUNTIMES, Result, Session, connect
 from place.sql.scan import is_complete, split
+from place.statements import counted
 
 HELP = """\
 Statements end with a semicolon and may run over several lines:

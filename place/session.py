@@ -15,24 +15,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from place.connection import Connection
 from place.engine.matrix import Matrix
-from place.errors import ConfigurationError, PlaceError, StatementError, suggestion
+from place.errors import ConfigurationError, suggestion
 from place.model.delta import Delta, ordered
 from place.model.reading import Advance, Input, Reading
 from place.model.result import Deltas, Pushed
 from place.model.result import Result as Result
-from place.model.schema import Stream
+from place.model.schema import Column, Stream
+from place.model.table_rows import TableRows
 from place.model.tabular import Rows
-from place.model.types import Moment, Row, Type
-from place.plan.apply import Change, apply
-from place.plan.bind_query import bind_query
-from place.plan.catalog import PLURALS, Catalog, fold
-from place.plan.explain import explain, show_shape
+from place.model.types import Moment
+from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.runtime.durable.outbox import Numbered, resumed
 from place.runtime.intake.pushed import disappearance_of, moment_of, readings_of
@@ -40,9 +37,8 @@ from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
-from place.sql import statements as s
-from place.sql.dialect import parse_one
-from place.sql.scan import split
+from place.sql.statements import Change
+from place.statements import Statements
 from place.subscription import LocalSubscription, Subscriptions
 
 if TYPE_CHECKING:
@@ -58,6 +54,10 @@ class Session:
         self.runtime = runtime
         self.loader = loader
         self._subscriptions = Subscriptions(runtime.catalog)
+        self._statements = Statements(runtime, self._load, self._deliver)
+
+    def _load(self, path: str, columns: tuple[Column, ...]) -> tuple[tuple[Column, ...], TableRows]:
+        return self.loader(path, columns)
 
     @property
     def catalog(self) -> Catalog:
@@ -77,126 +77,25 @@ class Session:
     def sql(self, text: str) -> Result:
         """Execute the statements of a text in order; the last one's result, with all deltas.
 
-        A StatementError says which one was wrong; those before it have taken effect.
+        Statements that define or drop something, one after the other, are one tick. A
+        StatementError says which one was wrong; those before it have taken effect.
         """
-        results = list(self.execute(text))
-        if not results:
-            return Result("nothing to do")
-        return replace(results[-1], deltas=Deltas(d for result in results for d in result.deltas))
+        return self._statements.sql(text)
 
     def execute(self, text: str) -> Iterator[Result]:
         """Execute the statements of a text one by one."""
-        for offset, sql in split(text):
-            yield self.run(sql, text, offset)
+        return self._statements.execute(text)
 
     def run(self, sql: str, text: str | None = None, offset: int = 0) -> Result:
         """Execute one statement, which stands at `offset` of `text`, where errors are located."""
-        statement = parse_one(sql, text, offset)
-        try:
-            if isinstance(statement, Change):
-                (result,) = self.change([(statement, sql.strip())])
-                return result
-            return self._inform(statement)
-        except RecursionError:
-            raise StatementError("the statement is nested too deeply") from None
+        return self._statements.run(sql, text, offset)
 
     def change(self, statements: Sequence[tuple[Change, str]]) -> list[Result]:
         """Make several changes effective together; the last one's result has all deltas.
 
         If one is wrong, those before it take effect, and then its error is raised.
         """
-        with self.runtime.pause():
-            catalog = self.catalog
-            results: list[Result] = []
-            wrong: Exception | None = None
-            for statement, sql in statements:
-                try:
-                    changed = apply(catalog, statement, sql, self.loader)
-                except (PlaceError, RecursionError) as error:
-                    wrong = error
-                    break
-                results.append(Result(_said(statement, is_done=changed is not catalog)))
-                catalog = changed
-            if catalog is not self.catalog:
-                deltas = self._deliver(self.runtime.change(catalog))
-                results[-1] = replace(results[-1], deltas=deltas)
-            if wrong is not None:
-                raise wrong
-            return results
-
-    def _inform(self, statement: s.Statement) -> Result:
-        if isinstance(statement, s.Select):
-            return self._ask(statement)
-        if isinstance(statement, s.Show):
-            return self._show(statement.kind)
-        if isinstance(statement, s.Describe):
-            return self._describe(statement.name)
-        if isinstance(statement, s.Explain):
-            return self._explain(statement)
-        raise StatementError(f"{type(statement).__name__} cannot be executed")
-
-    def _ask(self, select: s.Select) -> Result:
-        query = bind_query(self.catalog, "", select)
-        rows = tuple(ordered(self.runtime.ask(query).elements()))
-        return Result(counted(len(rows), "row"), query.names, query.types, rows)
-
-    def _explain(self, statement: s.Explain) -> Result:
-        target = statement.target
-        if isinstance(target, s.Name):
-            query: Query = self.catalog.find("query", target)
-        elif isinstance(target, s.RegisterQuery):
-            self.catalog.check_free("query", target.name)
-            query = bind_query(self.catalog, target.name.text, target.select)
-        else:
-            query = bind_query(self.catalog, "", target)
-        observed = self.runtime.analyze(query) if statement.analyze else None
-        lines = tuple((line,) for line in explain(self.runtime.plan(query), observed))
-        return Result("plan", ("plan",), (Type.STRING,), lines)
-
-    def _show(self, kind: str) -> Result:
-        text, number = Type.STRING, Type.BIGINT
-        rows: list[Row] = []
-        if kind == "streams":
-            for stream in self.catalog.streams.values():
-                counts = self.runtime.statistics(stream.name)
-                rows.append((stream.name, counts["objects"], counts["readings"], counts["late"]))
-            return _listing(("stream", "objects", "readings", "late"), (text, *[number] * 3), rows)
-        if kind == "queries":
-            for query in self.catalog.queries.values():
-                size = self.runtime.answer(query.name).total()
-                rows.append((query.name, size, _one_line(self.catalog, "query", query.name)))
-            return _listing(("query", "rows", "statement"), (text, number, text), rows)
-        if kind == "tables":
-            for table in self.catalog.tables.values():
-                rows.append((table.name, len(self.catalog.rows_of(table.name)), table.path))
-            return _listing(("table", "rows", "file"), (text, number, text), rows)
-        if kind == "regions":
-            for region in self.catalog.regions.values():
-                rows.append((region.name, show_shape(region.shape)))
-            return _listing(("region", "shape"), (text, text), rows)
-        for sink in self.catalog.sinks.values():
-            listed = ", ".join(sink.queries) if sink.queries is not None else "ALL"
-            rows.append((sink.name, listed, sink.target.kind))
-        return _listing(("sink", "queries", "target"), (text, text, text), rows)
-
-    def _describe(self, name: s.Name) -> Result:
-        for kind in PLURALS:
-            found = self.catalog.of_kind(kind).get(fold(name.text))
-            if isinstance(found, Query):
-                pairs = list(zip(found.names, found.types, strict=True))
-            elif kind in ("stream", "table") and found is not None:
-                pairs = [(column.name, column.type) for column in found.columns]
-            elif found is not None:
-                statement = _one_line(self.catalog, kind, found.name)
-                return _listing(("statement",), (Type.STRING,), [(statement,)])
-            else:
-                continue
-            rows: list[Row] = [(column, type_.value) for column, type_ in pairs]
-            return _listing(("column", "type"), (Type.STRING, Type.STRING), rows)
-        known = [d.name for kind in PLURALS for d in self.catalog.of_kind(kind).values()]
-        raise s.wrong(
-            f'"{name.text}" does not exist', name.at, hint=suggestion(name.text, known, "names")
-        )
+        return self._statements.change(statements)
 
     # Readings
 
@@ -414,50 +313,3 @@ def parse_matrix(text: str) -> Matrix:
     if not (rows.isdecimal() and columns.isdecimal() and int(rows) * int(columns) > 0):
         raise ConfigurationError(f"cells '{text}' are not RxC", hint="write for example 2x3")
     return Matrix(int(rows), int(columns))
-
-
-def _said(statement: Change, *, is_done: bool) -> str:
-    """What a change has done, in words; or why there was nothing to do."""
-    done = _done(statement)
-    if is_done:
-        return done
-    what = done.rpartition(" ")[0]
-    return f"{what} {'is not there' if isinstance(statement, s.Drop) else 'exists'}"
-
-
-def _done(statement: Change) -> str:
-    match statement:
-        case s.Drop(kind=kind, name=name):
-            return f'{kind} "{name.text}" dropped'
-        case s.RegisterQuery(name=name):
-            return f'query "{name.text}" registered'
-        case s.RefreshTable(name=name):
-            return f'table "{name.text}" refreshed'
-        case _:
-            kind = type(statement).__name__.removeprefix("Create").lower()
-            return f'{kind} "{statement.name.text}" created'
-
-
-def _one_line(catalog: Catalog, kind: str, name: str) -> str:
-    return masked(" ".join(catalog.text_of(kind, name).split()))
-
-
-def masked(sql: str) -> str:
-    """A statement without its secrets.
-
-    >>> masked("… TO WEBHOOK (url = 'https://a', secret = 'it''s me')")
-    "… TO WEBHOOK (url = 'https://a', secret = '***')"
-    """
-    return re.sub(r"(?i)(\bsecret\s*=\s*)'(?:[^']|'')*'", r"\1'***'", sql)
-
-
-def _listing(columns: tuple[str, ...], types: tuple[Type, ...], rows: list[Row]) -> Result:
-    return Result(counted(len(rows), "row"), columns, types, tuple(rows))
-
-
-def counted(number: int, what: str) -> str:
-    """
-    >>> counted(1, "row"), counted(2, "row")
-    ('1 row', '2 rows')
-    """
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

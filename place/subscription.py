@@ -130,20 +130,18 @@ class Subscriptions:
     def namer(self, catalog: Catalog) -> Callable[[Delta], Delta]:
         """What gives a delta's row the names of its columns, where they are known.
 
-        What a dropped query takes back has the columns that it had, also where another one has its
-        name now.
+        What a dropped query takes back has the columns that it had.
         """
-        kinds: dict[tuple[str, int], Callable[[Row], Row]] = {}
+        kinds: dict[str, Callable[[Row], Row]] = {}
 
         def named(delta: Delta) -> Delta:
             query, sign, row, instant = delta
-            kind = kinds.get((query, sign))
+            kind = kinds.get(query)
             if kind is None:
-                now = catalog.queries.get(fold(query))
-                before = self._before.queries.get(fold(query))
-                plan = (before or now) if sign < 0 else (now or before)
+                key = fold(query)
+                plan = catalog.queries.get(key) or self._before.queries.get(key)
                 kind = tuple if plan is None else record_type(plan.names, plan.types)
-                kinds[query, sign] = kind
+                kinds[query] = kind
             return Delta(query, sign, kind(row), instant)
 
         return named

@@ -20,7 +20,8 @@ from place.model.time import format_interval
 from place.prompt import delta_text
 from place.script.blocks import EPOCH, InstantBlock, Script, StatementBlock, parse_script
 from place.script.inputs import make_input
-from place.session import Session, connect, counted
+from place.session import Session, connect
+from place.statements import counted
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -18,7 +18,7 @@ from place.engine.operators import region_join
 from place.errors import ReadingError
 from place.kernels import bulk, order
 from place.model.reading import Advance, Input, Reading
-from place.runtime.local import LocalRuntime, table_of
+from place.runtime.local import LocalRuntime
 from place.script.blocks import read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import Batching, ScriptRunner
@@ -42,7 +42,7 @@ def test_a_worker_goes_on_from_its_arrow_tables(
                 load_worker(
                     worker.place,
                     worker.catalog,
-                    lambda name: table_of(self.catalog, name, {}),
+                    self.catalog.arrow_of,
                     save_worker(worker),
                 )
                 if turn % 3 == 0 or worker.place.row == turn % 3 - 1

@@ -17,7 +17,7 @@ BELOW_SESSION = BELOW_RUNTIME | {
     "place.runtime.reference",
     "place.runtime.spark",
 }
-FRONT = BELOW_SESSION | {"place.session", "place.script", "place"}
+FRONT = BELOW_SESSION | {"place.session", "place.statements", "place.script", "place"}
 ROOMS: dict[str, set[str]] = {
     "place.errors": set(),
     "place.model": {"place.errors"},
@@ -32,9 +32,11 @@ ROOMS: dict[str, set[str]] = {
     "place.connection": {"place.errors", "place.model"},
     "place.subscription": {"place.errors", "place.model", "place.plan"},
     "place.client": {"place.errors", "place.model", "place.connection"},
-    "place.session": BELOW_SESSION | {"place.client", "place.connection", "place.subscription"},
+    "place.statements": BELOW_SESSION,
+    "place.session": BELOW_SESSION
+    | {"place.client", "place.connection", "place.statements", "place.subscription"},
     "place": {"place.session", "place.client"},
-    "place.script": BELOW_SESSION | {"place.session"},
+    "place.script": BELOW_SESSION | {"place.session", "place.statements"},
     "place.server": FRONT | {"place.web"},
     "place.web": FRONT,
     "place.prompt": FRONT,

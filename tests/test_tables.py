@@ -43,17 +43,18 @@ def folder(tmp_path: Path) -> Path:
 def test_declared_columns(folder: Path, name: str) -> None:
     columns, rows = TableLoader(folder)(name, COLUMNS)
     assert columns == COLUMNS
-    assert rows == ROWS
+    assert rows.tuples() == ROWS
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_columns_of_the_file(folder: Path, name: str) -> None:
-    assert TableLoader(folder)(name, ()) == (COLUMNS, ROWS)
+    columns, rows = TableLoader(folder)(name, ())
+    assert (columns, rows.tuples()) == (COLUMNS, ROWS)
 
 
 def test_columns_are_found_by_name(folder: Path) -> None:
     columns = (Column("NAME", Type.STRING), Column("ID", Type.STRING))
-    assert TableLoader(folder)("t.csv", columns)[1] == (("Ada", "1"), (None, "2"))
+    assert TableLoader(folder)("t.csv", columns)[1].tuples() == (("Ada", "1"), (None, "2"))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,6 @@ def test_a_confined_loader_stays_in_its_directory(folder: Path) -> None:
     inner.mkdir()
     (inner / "link.csv").symlink_to(folder / "t.csv")
     for path in ("../t.csv", str(folder / "t.csv"), "link.csv"):
-        assert TableLoader(inner)(path, COLUMNS)[1] == ROWS
+        assert TableLoader(inner)(path, COLUMNS)[1].tuples() == ROWS
         with pytest.raises(ConfigurationError, match="outside the data directory"):
             TableLoader(inner, confined=True)(path, COLUMNS)

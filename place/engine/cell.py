@@ -15,7 +15,7 @@ import pyarrow as pa
 from place.engine.chain import Chain, changes_of, is_settled_by_keys, settled
 from place.engine.chains import Chains
 from place.engine.columns import Dictionary
-from place.engine.compile import Compiled, JoinKey, compile_query
+from place.engine.compile import Compiled, JoinKey, compile_alike, compile_query
 from place.engine.conditions import Conditions, Matches
 from place.engine.counters import Counters
 from place.engine.filter_order import FilterOrder
@@ -25,12 +25,13 @@ from place.engine.layout import Polygons
 from place.engine.matching import Passes
 from place.engine.matrix import Place
 from place.engine.operator_specs import GroupSpec
-from place.engine.operators.region_join import RegionJoin, Surroundings
+from place.engine.operators.region_join import RegionJoin
 from place.engine.partial_answers import Found, PartialAnswer, is_merged
 from place.engine.presence import Presence
 from place.engine.queries import Queries
 from place.engine.retention import Retained
 from place.engine.stores import Due, Stores
+from place.engine.surroundings import Surroundings
 from place.engine.tick import Tick
 from place.kernels.arrays import Longs
 from place.model.schema import Stream
@@ -39,6 +40,7 @@ from place.plan.logical import Knowledge
 from place.plan.query import Query
 
 MANY_FOCALS = 1024
+MANY_FORMS = 1024
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class Cell:
         self._order = FilterOrder(self.dictionary)
         self._retained = Retained(known)
         self._many_focals = MANY_FOCALS
+        self._forms: dict[str, Compiled] = {}
+        """A query of each form, as it was compiled."""
 
     # A tick
 
@@ -242,9 +246,9 @@ class Cell:
 
     def change(self, changes: Changes, *, is_known: bool = False) -> list[Found]:
         """Register and drop queries: their answers as changes, or nothing if they are known."""
-        ended = [self.queries.end(name) for name in changes.drop]
-        marks = [self._end(number, changes.instant) for number in ended]
-        marks += [self._begin(query, changes) for query in changes.register]
+        ended = self.queries.end(changes.drop)
+        marks = self._end(ended, changes.instant)
+        marks += self._begin(changes.register, changes)
         tick = Tick(changes.instant, changes.instant)
         found = self._run(tick, Marks.joined(marks), changes.stage, ended)
         self._settle(has_polygons=bool(ended))
@@ -263,14 +267,57 @@ class Cell:
             changes = Changes(BEGINNING, queries, tables=tables, contents=contents)
             self.change(changes, is_known=True)
 
-    def _begin(self, query: Query, changes: Changes) -> Marks:
-        compiled = compile_query(query, self.dictionary)
+    def _begin(self, queries: Sequence[Query], changes: Changes) -> list[Marks]:
+        """Queries of this cell's column begin; those that are alike begin together."""
+        marks: list[Marks] = []
+        alike: list[Compiled] = []
+        for query in queries:
+            if query.query_table is None and not self.place.has_query(changes.beside or query.name):
+                continue
+            like = compile_alike(alike[0], query) if alike else None
+            if like is None:
+                self._begin_alike(alike)
+                compiled = self._compiled(query)
+                marks.append(self._begin_one(compiled, changes))
+                alike = [compiled] if _may_have_likes(compiled) else []
+            else:
+                alike.append(like)
+        self._begin_alike(alike)
+        return marks
+
+    def _compiled(self, query: Query) -> Compiled:
+        """What this cell makes of a query, perhaps as it has made it of one of the same form."""
+        known = self._forms.get(query.form) if query.form is not None else None
+        compiled = compile_alike(known, query) if known is not None else None
+        if compiled is None:
+            compiled = compile_query(query, self.dictionary)
+        if query.form is not None:
+            if len(self._forms) > MANY_FORMS:
+                self._forms.clear()
+            self._forms[query.form] = compiled
+        return compiled
+
+    def _begin_alike(self, alike: Sequence[Compiled]) -> None:
+        """Queries begin that are like the first of them, which has begun."""
+        others = alike[1:]
+        if not others:
+            return
+        first = others[0]
+        numbers = self.queries.add_alike(others)
+        self.chains.begin_alike(numbers, others)
+        there = 0 if first.key.readings else len(self.stores.subjects[first.subject])
+        self.counters.begin_all(numbers, _reads(first), there)
+        self._join(first).add_alike(numbers, others)
+        if first.has_choice and not first.key.readings:
+            for number in numbers.tolist():
+                self._order.begin(number)
+
+    def _begin_one(self, compiled: Compiled, changes: Changes) -> Marks:
+        query = compiled.asked
         number = self.queries.add(compiled)
-        if query.query_table is None and not self.place.has_query(changes.beside or query.name):
-            return NO_MARKS
         is_new = self.chains.begin(number, compiled, changes.tables)
         there = 0 if compiled.key.readings else len(self.stores.subjects[compiled.subject])
-        self._count_from_here(number, compiled, there)
+        self.counters.begin(number, _reads(compiled), there)
         chain = self.chains.of(number)
         assert chain is not None
         chain.begin(number, changes.contents.get(query.name))
@@ -278,7 +325,7 @@ class Cell:
         if compiled.shape.candidates is not None and is_new and compiled.has_regions:
             base = self.queries.add_candidates(compiled)
             self.chains.add_candidates(base, compiled)
-            self._count_from_here(base, compiled, 0)
+            self.counters.begin(base, _reads(compiled), 0)
         if compiled.shape.candidates is None or base != number:
             self._join(compiled).add(base, compiled)
             if compiled.has_choice and not compiled.key.readings:
@@ -297,10 +344,6 @@ class Cell:
         """Of the cells that hold a query together, one tells that it is there."""
         return self.place.row == 0 and (query.query_table is None or self.place.column == 0)
 
-    def _count_from_here(self, number: int, compiled: Compiled, there: int) -> None:
-        reads = ((compiled.subject, compiled.key.readings), compiled.key)
-        self.counters.begin(number, reads, there)
-
     def _join(self, compiled: Compiled) -> RegionJoin:
         key = compiled.key
         if key not in self.joins:
@@ -312,17 +355,22 @@ class Cell:
     def _passes(self, compiled: Compiled) -> Passes:
         return make_passes(compiled.filter, self.chains.partner, self.dictionary)
 
-    def _end(self, number: int, instant: int) -> Marks:
-        compiled = self.queries.compiled[number]
-        chain = self.chains.of(number)
-        if chain is None:
-            return NO_MARKS
-        chain.end(number)
-        if (named := _named_by(compiled.asked)) is not None:
-            self._named[named] -= 1
-        if compiled.key in self.joins:
-            self.joins[compiled.key].remove(number)
-        return self._presence.end(number, instant)
+    def _end(self, ended: Sequence[int], instant: int) -> list[Marks]:
+        """Queries of this cell's column end."""
+        by_join: dict[JoinKey, list[int]] = {}
+        marks: list[Marks] = []
+        for number in ended:
+            compiled, chain = self.queries.compiled[number], self.chains.of(number)
+            assert chain is not None
+            chain.end(number)
+            if (named := _named_by(compiled.asked)) is not None:
+                self._named[named] -= 1
+            by_join.setdefault(compiled.key, []).append(number)
+            marks.append(self._presence.end(number, instant))
+        for key, numbers in by_join.items():
+            if key in self.joins:
+                self.joins[key].remove(numbers)
+        return marks
 
     def _forget(self, ended: Sequence[int]) -> None:
         """Let go of what nobody needs any more."""
@@ -331,7 +379,7 @@ class Cell:
         idle = self.chains.forget(list(ended))
         for number in idle:
             join = self.joins[self.queries.compiled[number].key]
-            join.remove(number)
+            join.remove([number])
             join.settle()
         has_tables = False
         for number in (*ended, *idle):
@@ -356,7 +404,7 @@ class Cell:
         compiled = replace(compiled, asked=old.asked, shape=old.shape)
         self.queries.replace(number, compiled)
         self.joins[old.key].move_to(number, self._join(compiled), compiled)
-        self._count_from_here(number, compiled, 0)
+        self.counters.begin(number, _reads(compiled), 0)
         if self.joins[old.key].is_empty:
             del self.joins[old.key]
 
@@ -389,11 +437,33 @@ class Cell:
 
     def content(self, name: str) -> pa.Table | None:
         """What the operators of one query hold; None if it is not in this cell's column."""
-        return self.chains.content(self.queries.numbers[name])
+        number = self.queries.numbers.get(name)
+        return None if number is None else self.chains.content(number)
 
     def knowledge(self, number: int) -> Knowledge:
         """What is known about the order of the filters of a query."""
         return self._order.knowledge(number)
+
+
+def _reads(compiled: Compiled) -> tuple[object, ...]:
+    """What a query reads together with others, as rows are counted."""
+    return (compiled.subject, compiled.key.readings), compiled.key
+
+
+def _may_have_likes(compiled: Compiled) -> bool:
+    """Can queries that are like this one begin together, with nothing to do for each?
+
+    Not if windows may hold something already, if aggregates have a row without any object, or if
+    kNN chooses for each.
+    """
+    asked = compiled.asked
+    return (
+        asked.form is not None
+        and asked.window is None
+        and asked.groups is None
+        and asked.nearest is None
+        and asked.query_table is None
+    )
 
 
 def _named_by(query: Query) -> tuple[str, str, int] | None:

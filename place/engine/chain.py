@@ -67,6 +67,13 @@ class Chain:
         self.parameters.put(query, constants)
         self.queries.add(query)
 
+    def begin_all(self, queries: Longs, constants: Row) -> None:
+        """Queries begin that have the same constants, and whose windows hold nothing yet."""
+        self.parameters.put_all(queries, constants)
+        self.queries.update(queries.tolist())
+        for query in queries.tolist():
+            self.begin(query, None)
+
     def begin(self, query: int, content: pa.Table | None) -> None:
         """A query begins; `content` is what its window holds already."""
         for operator in self.operators:

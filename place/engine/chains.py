@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +63,12 @@ class Chains:
             operator.put(number, clause, focal)
         return is_new
 
+    def begin_alike(self, numbers: Longs, compiled: Sequence[Compiled]) -> None:
+        """More queries begin that are like one that has begun."""
+        chain = self._chains[compiled[0].shape]
+        self._chain_of.update(dict.fromkeys(numbers.tolist(), chain))
+        chain.begin_all(numbers, compiled[0].constants)
+
     def add_candidates(self, number: int, compiled: Compiled) -> None:
         """The candidates of the kNN queries of a shape are known by a number of their own.
 
@@ -81,7 +87,8 @@ class Chains:
     def forget(self, ended: list[int]) -> list[int]:
         """Queries have ended; the numbers of candidates that nobody chooses from any more."""
         gone: list[int] = []
-        for shape in {chain.shape for n in ended if (chain := self._chain_of.pop(n, None))}:
+        left = {id(chain): chain for n in ended if (chain := self._chain_of.pop(n, None))}
+        for shape in [chain.shape for chain in left.values()]:
             if not self._chains[shape].queries:
                 del self._chains[shape]
                 if shape in self._candidates:

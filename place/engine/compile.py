@@ -228,6 +228,24 @@ def compile_query(
     return compile_plan(make_plan(asked, knowledge), dictionary)
 
 
+def compile_alike(like: Compiled, asked: Query) -> Compiled | None:
+    """What a cell makes of a query that was written like another one, if the two differ in nothing
+    but names, and places or lengths of INSIDE and kNN; else None."""
+    other = like.asked
+    if (
+        asked.form is None
+        or asked.form != other.form
+        or type(asked.inside) is not type(other.inside)
+        or asked.query_table is not None
+        or (asked.nearest is not None and asked.inside != other.inside)
+        or asked.where != other.where
+    ):
+        return None
+    made = Compiled.__new__(Compiled)  # as `replace` does, without looking at each field
+    made.__dict__.update(like.__dict__, asked=asked)
+    return made
+
+
 def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
     """What a cell makes of a plan."""
     asked, clauses = plan.query, _clauses_of(plan)

@@ -29,11 +29,15 @@ class Counters:
 
     def begin(self, query: int, reads: tuple[object, ...], there: int) -> None:
         """A query begins to read what others read, too; so many rows of the first are there."""
+        self.begin_all(np.array([query]), reads, there)
+
+    def begin_all(self, queries: Longs, reads: tuple[object, ...], there: int) -> None:
+        """Queries begin that read the same."""
         for counts in self._rows.values():
-            if query < len(counts):
-                counts[query] = 0
-        self._since[query] = {what: self._read[what] for what in reads}
-        self._since[query][reads[0]] -= there
+            counts[queries[queries < len(counts)]] = 0
+        since = {what: self._read[what] for what in reads}
+        since[reads[0]] -= there
+        self._since.update(dict.fromkeys(queries.tolist(), since))
 
     def end(self, query: int) -> None:
         """A query has ended."""

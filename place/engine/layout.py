@@ -99,6 +99,13 @@ def fan_of(space: Space) -> int:
 
 def lay_out(shapes: Sequence[Shape | None], space: Space, polygons: Polygons) -> Laid:
     """Shapes that stay where they are."""
+    if len(shapes) > 1 and all(isinstance(shape, Rectangle) for shape in shapes):
+        corners = np.array([(s.x1, s.y1, s.x2, s.y2) for s in shapes])  # type: ignore[union-attr]
+        return _lay_out_corners(list(corners.T), space)
+    if len(shapes) > 1 and all(isinstance(shape, Circle) for shape in shapes):
+        circles = np.array([(s.x, s.y, s.r) for s in shapes])  # type: ignore[union-attr]
+        extents = np.stack([circles[:, 2], np.full(len(shapes), np.nan)], axis=1)
+        return lay_out_around(np.ascontiguousarray(circles[:, :2]), extents, space)
     laid = Laid.nowhere(len(shapes), space)
     for i, shape in enumerate(shapes):
         if shape is not None:

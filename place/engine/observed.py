@@ -10,11 +10,11 @@ from place.plan.explain import Observed
 
 def observed(cell: Cell, name: str) -> Observed:
     """What has passed through the plan of a query since it began."""
-    number = cell.queries.numbers[name]
-    compiled, counters = cell.queries.compiled[number], cell.counters
-    chain = cell.chains.of(number)
-    if chain is None:
+    number = cell.queries.numbers.get(name)
+    chain = None if number is None else cell.chains.of(number)
+    if number is None or chain is None:  # it is of another column
         return Observed()
+    compiled, counters = cell.queries.compiled[number], cell.counters
     base = cell.chains.candidates_of(number)
     key = cell.queries.compiled[base].key
     rows = {

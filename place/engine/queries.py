@@ -5,7 +5,7 @@ A number is used again when its query has ended, so that arrays do not grow for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -61,6 +61,28 @@ class Queries:
         self.numbers[compiled.asked.name] = number
         return number
 
+    def add_alike(self, compiled: Sequence[Compiled]) -> Longs:
+        """The numbers of queries that begin, and that are alike but for names and places."""
+        first = self.add(compiled[0])
+        count = len(compiled) - 1
+        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        fresh = range(len(self.compiled) + len(reused), len(self.compiled) + count)
+        numbers = np.array([first, *reused, *fresh], np.int64)
+        self._reserve(int(numbers.max()) + 1)
+        rest = numbers[1:]
+        for known in (self._shape, self._template, self._reads, self._checks):
+            known[rest] = known[first]
+        for number, each in zip(numbers[1:].tolist(), compiled[1:], strict=True):
+            self.compiled[number] = each
+            self._asked[number] = each.asked
+            self.numbers[each.asked.name] = number
+            if each.checks_boxes:
+                self._boxes[each.subject].add(number, each.boxes)
+            if each.residual is not None:
+                parameters = self.templates[self._template[number]].parameters
+                parameters.put(number, each.residual_constants)
+        return numbers
+
     def add_candidates(self, compiled: Compiled) -> int:
         """A number for the objects among which kNN queries of a shape choose."""
         number = self._free.pop() if self._free else len(self.compiled)
@@ -68,12 +90,7 @@ class Queries:
         return number
 
     def _put(self, number: int, compiled: Compiled) -> None:
-        size = number + 1
-        self._asked = _longer_objects(self._asked, size)
-        self._shape = longer(self._shape, size, NONE)
-        self._template = longer(self._template, size, NONE)
-        self._reads = longer(self._reads, size, NONE)
-        self._checks = longer(self._checks, size)
+        self._reserve(number + 1)
         self.compiled[number] = compiled
         self._asked[number] = compiled.asked
         self._shape[number] = self._shapes.setdefault(compiled.shape, len(self._shapes))
@@ -85,6 +102,13 @@ class Queries:
         self._checks[number] = compiled.checks_boxes
         if compiled.checks_boxes:
             self._boxes.setdefault(compiled.subject, _Boxes()).add(number, compiled.boxes)
+
+    def _reserve(self, size: int) -> None:
+        self._asked = _longer_objects(self._asked, size)
+        self._shape = longer(self._shape, size, NONE)
+        self._template = longer(self._template, size, NONE)
+        self._reads = longer(self._reads, size, NONE)
+        self._checks = longer(self._checks, size)
 
     def _template_of(self, number: int, compiled: Compiled) -> int:
         if compiled.residual is None:
@@ -100,9 +124,10 @@ class Queries:
         """A query goes over to an equivalent plan."""
         self._put(number, compiled)
 
-    def end(self, name: str) -> int:
-        """A query ends; its number is its own until `forget`."""
-        return self.numbers.pop(name)
+    def end(self, names: Iterable[str]) -> list[int]:
+        """Queries end; their numbers are their own until `forget`. Those of other columns are not
+        known here."""
+        return [self.numbers.pop(name) for name in names if name in self.numbers]
 
     def forget(self, ended: Iterable[int]) -> None:
         """Numbers of queries that have ended may be used again."""

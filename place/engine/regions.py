@@ -138,10 +138,21 @@ class RegionIndex:
 
     def add(self, query: int, owners: Longs, fan: int, mode: int) -> Longs:
         """Rows for the boxes of new regions (owners × fan); they were nowhere before."""
+        together = fan if len(owners) and (owners[0] >= 0 or fan > 1) else len(owners) * fan
+        return self._added(np.full(len(owners), query), owners, fan, mode, together)
+
+    def add_alike(self, queries: Longs, fan: int, mode: int) -> Longs:
+        """Rows for the regions of queries that have one each."""
+        return self._added(queries, np.full(len(queries), -1), fan, mode, fan)
+
+    def _added(self, queries: Longs, owners: Longs, fan: int, mode: int, together: int) -> Longs:
+        """Rows for new boxes, of which so many are together one region."""
         count = len(owners) * fan
         if not count:
             return np.empty(0, np.int64)
-        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        kept = max(0, len(self._free) - count)
+        reused = self._free[kept:][::-1]
+        del self._free[kept:]
         fresh = np.arange(self.size, self.size + count - len(reused))
         self._reserve(self.size + len(fresh))
         self.size += len(fresh)
@@ -151,11 +162,10 @@ class RegionIndex:
         self._is_led_anew = True
         self.before.clear(rows)
         self.now.clear(rows)
-        self.queries[rows] = query
+        self.queries[rows] = np.repeat(queries, fan)
         self.owner[rows] = np.repeat(owners, fan)
         self.extents[rows] = np.nan
         self.modes[rows] = mode if fan == 1 else TOUCHED
-        together = fan if owners[0] >= 0 or fan > 1 else count
         self.siblings[rows] = -1
         self.shown[rows] = False
         if together > 1:
@@ -205,6 +215,10 @@ class RegionIndex:
     def rows_of(self, query: int) -> Longs:
         """The rows of a query."""
         return np.flatnonzero(self.queries[: self.size] == query)
+
+    def rows_of_all(self, queries: Longs) -> Longs:
+        """The rows of queries."""
+        return np.flatnonzero(np.isin(self.queries[: self.size], queries))
 
     def polygons(self) -> set[int]:
         """The numbers of the polygons that rows hold."""

@@ -26,6 +26,7 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.time import BEGINNING, LATEST
 from place.plan.catalog import Catalog
+from place.plan.definitions import Definitions
 from place.plan.explain import Observed
 from place.plan.query import Query
 
@@ -80,26 +81,28 @@ class Worker:
             for key, table in catalog.tables.items()
             if before.revisions.get(key) != catalog.revisions[key]
         }
-        ended = _only_in(before.queries, catalog.queries, refreshed)
-        begun = _only_in(catalog.queries, before.queries, refreshed)
+        ended, begun = _changed(before.queries, catalog.queries, refreshed)
         again = {query.name for query in ended} & {query.name for query in begun}
         kept = {query.name: self._content(query) for query in ended if query.name in again}
         found: list[Found] = []
-        for query in ended:
-            timeline = self._timeline(query.streams)
-            found += timeline.drop([query.name], _stage(catalog) - 1)
-            if not timeline.queries and len(query.streams) != 1:
-                del self.timelines[query.streams]
+        for streams, queries in _by_streams(ended):
+            timeline = self._timeline(streams)
+            found += timeline.drop([query.name for query in queries], _stage(catalog) - 1)
+            if not timeline.queries and len(streams) != 1:
+                del self.timelines[streams]
         self.follow_streams()
-        for query in begun:
-            self.clocks.join(query.streams)
-            tables = {name: table_of(name) for name in query.tables}
-            timeline = self._timeline(query.streams)
-            content = kept.get(query.name)
-            if content is None:
-                content = self._replay(query, tables, timeline.instant)
-            contents = {} if content is None else {query.name: content}
-            found += timeline.register([query], tables, contents, _stage(catalog))
+        for streams, queries in _by_streams(begun):
+            self.clocks.join(streams)
+            tables = {name: table_of(name) for query in queries for name in query.tables}
+            timeline = self._timeline(streams)
+            contents: dict[str, pa.Table] = {}
+            for query in queries:
+                content = kept.get(query.name)
+                if content is None and query.window is not None:
+                    content = self._replay(query, tables, timeline.instant)
+                if content is not None:
+                    contents[query.name] = content
+            found += timeline.register(queries, tables, contents, _stage(catalog))
         return [
             replace(each, is_settled=False)
             if isinstance(each, Change) and any(query.name in again for query in each.queries)
@@ -293,18 +296,26 @@ class Worker:
         return len(self.timelines[frozenset((stream,))].cell.stores.subjects[stream])
 
 
-def _only_in(
-    queries: Mapping[str, Query], others: Mapping[str, Query], refreshed: set[str]
-) -> list[Query]:
-    """The queries that others do not have, or whose tables have other rows, in order."""
-    different = queries.keys() - others.keys()
-    if not refreshed and len(different) <= 1:  # as most often, and then nobody else is looked at
-        return [queries[key] for key in different]
-    return [
-        query
-        for key, query in queries.items()
-        if key in different or (refreshed and query.tables & refreshed)
-    ]
+def _changed(
+    before: Definitions[Query], after: Definitions[Query], refreshed: set[str]
+) -> tuple[list[Query], list[Query]]:
+    """The queries that end and those that begin, in order. One whose tables have other rows ends
+    and begins again."""
+    ended, begun = after.since(before)
+    old, new = [before[key] for key in ended], [after[key] for key in begun]
+    if refreshed:
+        known = set(begun)
+        again = [q for key, q in after.items() if key not in known and q.tables & refreshed]
+        old, new = old + again, new + again
+    return old, new
+
+
+def _by_streams(queries: Sequence[Query]) -> Iterable[tuple[frozenset[str], list[Query]]]:
+    """The queries of each timeline."""
+    found: dict[frozenset[str], list[Query]] = {}
+    for query in queries:
+        found.setdefault(query.streams, []).append(query)
+    return found.items()
 
 
 def _stage(catalog: Catalog) -> int:

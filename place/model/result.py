@@ -61,8 +61,9 @@ class Result(Tabular):
     deltas: Deltas = field(default_factory=Deltas)
 
     def __post_init__(self) -> None:
-        named = tuple(map(record_type(self.columns, self.types), self.rows))
-        object.__setattr__(self, "rows", named)
+        if self.rows:
+            named = tuple(map(record_type(self.columns, self.types), self.rows))
+            object.__setattr__(self, "rows", named)
 
     def to_arrow(self) -> pa.Table:
         return arrow_table(self.columns, self.types, self.rows)

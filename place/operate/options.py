@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from place.errors import ConfigurationError, StatementError
-from place.plan.apply import Change
 from place.plan.catalog import fold
-from place.session import Session, connect, masked
+from place.plan.kinds import kind_of
+from place.session import Session, connect
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
+from place.sql.statements import Change
+from place.statements import masked
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
-
-CREATES = (s.CreateStream, s.CreateTable, s.CreateRegion, s.RegisterQuery, s.CreateSink)
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
@@ -141,7 +141,7 @@ def set_up(session: Session, text: str) -> int:
         known = _known(session, statement)
         if known is None:
             done += 1
-            if isinstance(statement, CREATES):
+            if isinstance(statement, s.Creation):
                 new.append((statement, sql.strip()))
                 continue
             _define(session, new)
@@ -164,16 +164,8 @@ def _define(session: Session, new: list[tuple[Change, str]]) -> None:
 
 def _known(session: Session, statement: s.Statement) -> str | None:
     """The statement that has made what this one would make."""
-    kinds = {
-        s.CreateStream: "stream",
-        s.CreateTable: "table",
-        s.CreateRegion: "region",
-        s.RegisterQuery: "query",
-        s.CreateSink: "sink",
-    }
-    kind = kinds.get(type(statement))
-    if kind is None or not isinstance(statement, Change):
+    if not isinstance(statement, s.Creation):
         return None
-    name = statement.name.text
+    kind, name = kind_of(statement).name, statement.name.text
     catalog = session.catalog
     return catalog.text_of(kind, name) if fold(name) in catalog.of_kind(kind) else None

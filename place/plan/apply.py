@@ -2,76 +2,47 @@
 
 from __future__ import annotations
 
-from place.errors import InternalError, PlaceError
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from place.errors import PlaceError
 from place.model.schema import Table
-from place.plan.bind_query import bind_query
 from place.plan.bind_query_table import check_regions_of
 from place.plan.catalog import PLURALS, Catalog, fold
-from place.plan.define import (
-    Load,
-    check_rows,
-    define_region,
-    define_sink,
-    define_stream,
-    define_table,
-)
+from place.plan.define import Load, check_rows
+from place.plan.kinds import KINDS, kind_of
 from place.sql import statements as s
 from place.sql.statements import wrong
 
-Change = (
-    s.CreateStream
-    | s.CreateTable
-    | s.CreateRegion
-    | s.CreateSink
-    | s.RegisterQuery
-    | (s.Drop | s.RefreshTable)
-)
+MOST_USERS = 6
+"""So many of those who stand on a definition are looked for when it cannot be dropped."""
 
 
-def apply(catalog: Catalog, statement: Change, text: str, load: Load) -> Catalog:
+def apply(catalog: Catalog, statement: s.Change, text: str, load: Load) -> Catalog:
     """The catalog after a statement; the same one where IF [NOT] EXISTS leaves nothing to do."""
-    match statement:
-        case s.Drop():
-            return _drop(catalog, statement)
-        case s.RefreshTable():
-            return _refresh(catalog, statement, load)
-        case s.CreateStream():
-            kind = "stream"
-        case s.CreateTable():
-            kind = "table"
-        case s.CreateRegion():
-            kind = "region"
-        case s.RegisterQuery():
-            kind = "query"
-        case s.CreateSink():
-            kind = "sink"
-    if statement.if_not_exists and fold(statement.name.text) in catalog.of_kind(kind):
+    if isinstance(statement, s.Creation):
+        return _create(catalog, statement, text, load)
+    return _OTHERS[type(statement)](catalog, statement, load)
+
+
+def _create(catalog: Catalog, statement: s.Creation, text: str, load: Load) -> Catalog:
+    kind = kind_of(statement)
+    if statement.if_not_exists and fold(statement.name.text) in catalog.of_kind(kind.name):
         return catalog
-    catalog.check_free(kind, statement.name)
-    match statement:
-        case s.CreateStream():
-            return catalog.put(kind, define_stream(statement), text)
-        case s.CreateTable():
-            table, rows = define_table(statement, load)
-            return catalog.put(kind, table, text, rows)
-        case s.CreateRegion():
-            return catalog.put(kind, define_region(statement), text)
-        case s.RegisterQuery():
-            query = bind_query(catalog, statement.name.text, statement.select)
-            return catalog.put(kind, query, text)
-        case s.CreateSink():
-            return catalog.put(kind, define_sink(statement, catalog), text)
-    raise InternalError(f"no way to apply {type(statement).__name__}")
+    catalog.check_free(kind.name, statement.name)
+    definition, rows = kind.define(catalog, statement, load)
+    return catalog.put(kind.name, definition, text, rows)
 
 
-def _drop(catalog: Catalog, statement: s.Drop) -> Catalog:
+def _drop(catalog: Catalog, statement: s.Drop, load: Load) -> Catalog:
     kind, name = statement.kind, statement.name
     if statement.if_exists and fold(name.text) not in catalog.of_kind(kind):
         return catalog
     found = catalog.find(kind, name)
-    users = _users(catalog, kind, found.name)
+    users = list(islice(KINDS[kind].users(catalog, found.name), MOST_USERS))
     if users:
-        what, names = users
+        what, names = users[0][0], [user for _, user in users]
         many = what if len(names) == 1 else PLURALS[what]
         listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         raise wrong(
@@ -80,27 +51,6 @@ def _drop(catalog: Catalog, statement: s.Drop) -> Catalog:
             hint="; ".join(f"DROP {what.upper()} {user}" for user in names[:3]) + " first",
         )
     return catalog.remove(kind, found.name)
-
-
-def _users(catalog: Catalog, kind: str, name: str) -> tuple[str, list[str]] | None:
-    """Which queries or sinks stand on a definition."""
-    if kind == "query":
-        sinks = [
-            sink.name
-            for sink in catalog.sinks.values()
-            if sink.queries and fold(name) in map(fold, sink.queries)
-        ]
-        return ("sink", sinks) if sinks else None
-    if kind == "sink":
-        return None
-    queries = [
-        query.name
-        for query in catalog.queries.values()
-        if (kind == "stream" and name in query.streams)
-        or (kind == "table" and name in query.tables)
-        or (kind == "region" and query.region == name)
-    ]
-    return ("query", queries) if queries else None
 
 
 def _refresh(catalog: Catalog, statement: s.RefreshTable, load: Load) -> Catalog:
@@ -122,3 +72,10 @@ def _refresh(catalog: Catalog, statement: s.RefreshTable, load: Load) -> Catalog
         if table.name in query.tables and query.query_table is not None:
             check_regions_of(refreshed, query, statement.name.at)
     return refreshed
+
+
+_OTHERS: dict[type[s.Statement], Callable[[Catalog, Any, Load], Catalog]] = {
+    s.Drop: _drop,
+    s.RefreshTable: _refresh,
+}
+"""What statements do that change the catalog and define nothing."""

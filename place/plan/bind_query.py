@@ -38,8 +38,8 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
     _check_streams(select, sources, query_table, window)
     binder = ExpressionBinder(sources)
     where = conjunction([c for part in plain for c in conjuncts(binder.condition(part))])
-    inside = _bind_inside(catalog, select, sources, subject, space)
-    nearest = _bind_nearest(catalog, select, sources, subject, space)
+    inside = bind_inside(catalog, select.inside, sources, subject, space)
+    nearest = bind_nearest(catalog, select.nearest, sources, subject, space)
     if nearest and window:
         raise wrong(
             "kNN cannot be combined with WINDOW",
@@ -211,10 +211,14 @@ def _need_position(sources: tuple[Source, ...], subject: int, at: s.Position, cl
         )
 
 
-def _bind_inside(
-    catalog: Catalog, select: Select, sources: tuple[Source, ...], subject: int, space: Space
+def bind_inside(
+    catalog: Catalog,
+    clause: s.InsideClause | None,
+    sources: tuple[Source, ...],
+    subject: int,
+    space: Space,
 ) -> Shape | Around | None:
-    clause = select.inside
+    """The area of INSIDE, or a StatementError."""
     if clause is None:
         return None
     _need_position(sources, subject, clause.at, "INSIDE")
@@ -239,10 +243,14 @@ def _bind_inside(
     return Around(focal, clause.extents)
 
 
-def _bind_nearest(
-    catalog: Catalog, select: Select, sources: tuple[Source, ...], subject: int, space: Space
+def bind_nearest(
+    catalog: Catalog,
+    clause: s.NearestClause | None,
+    sources: tuple[Source, ...],
+    subject: int,
+    space: Space,
 ) -> Nearest | None:
-    clause = select.nearest
+    """The k nearest that kNN asks for, or a StatementError."""
     if clause is None:
         return None
     _need_position(sources, subject, clause.at, "kNN")

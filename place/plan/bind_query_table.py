@@ -6,12 +6,16 @@ A query table is how 100,000 queries are registered by one statement, and how re
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from place.errors import PlaceError
 from place.model.regions import LAYOUTS, region_of
 from place.model.schema import Column, Stream, find_column
 from place.model.space import Space
 from place.model.types import Type
-from place.plan.catalog import Catalog
+from place.plan.catalog import Catalog, fold
 from place.plan.query import Query, QueryTable, Source
 from place.sql.statements import Inside, Name, Position, position_of, wrong
 
@@ -145,13 +149,34 @@ def check_regions_of(catalog: Catalog, query: Query, place: Position | None) -> 
     _check_regions(catalog, query.sources[table.source], table, query.space, place)
 
 
+def _doubtful(
+    layout: tuple[str, ...], columns: list[pa.ChunkedArray], space: Space
+) -> NDArray[np.intp]:
+    """The rows that have to be looked at one by one: texts, and numbers that may be wrong."""
+    if layout == ("region",):
+        return np.arange(len(columns[0]))
+    doubt = np.zeros(len(columns[0]), np.bool_)
+    for name, column in zip(layout, columns, strict=True):
+        if name == "focal":
+            continue
+        numbers = column.cast(pa.float64(), safe=False).to_numpy()
+        if name in ("r", "xdist", "ydist"):
+            doubt |= numbers < 0
+        elif space is Space.WGS84:
+            doubt |= np.abs(numbers) > (180 if name.startswith("x") else 90)
+    return np.flatnonzero(doubt)
+
+
 def _check_regions(
     catalog: Catalog, regions: Source, table: QueryTable, space: Space, place: Position | None
 ) -> None:
     """Every row of a table must be a region, or hold a NULL to have none."""
-    for number, row in enumerate(catalog.rows_of(regions.relation.name), start=1):
+    rows = catalog.contents[fold(regions.relation.name)]
+    columns = [rows.arrow.column(c) for c in table.columns]
+    for row in _doubtful(table.layout, columns, space).tolist():
+        number, values = row + 1, [column[row].as_py() for column in columns]
         try:
-            region_of(table.layout, [row[c] for c in table.columns], space, lambda _: (0.0, 0.0))
+            region_of(table.layout, values, space, lambda _: (0.0, 0.0))
         except PlaceError as error:
             raise wrong(
                 f'row {number} of table "{regions.relation.name}" is not a region: {error.message}',

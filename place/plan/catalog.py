@@ -7,22 +7,21 @@ are looked up whatever their case; a name that does not exist is answered with t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from place.errors import suggestion
 from place.model.schema import Region, Relation, Sink, Stream, Table
+from place.model.table_rows import TableRows
 from place.model.types import Row
+from place.plan.definitions import Definitions
 from place.plan.query import Query
+from place.sql.definitions import GRAMMAR
 from place.sql.statements import Name, wrong
 
-PLURALS = {
-    "stream": "streams",
-    "table": "tables",
-    "region": "regions",
-    "query": "queries",
-    "sink": "sinks",
-}
+PLURALS = {each.kind: each.plural for each in GRAMMAR}
 
 
 def fold(name: str) -> str:
@@ -34,20 +33,22 @@ def fold(name: str) -> str:
 class Catalog:
     """All definitions by folded name, the statements that made them, and the rows of the tables.
 
-    Each change is a new version. `revisions` are the versions in which the rows of each table came.
+    Each change is a new version, which shares all that stays with the one before. `revisions` are
+    the versions in which the rows of each table came.
     """
 
     version: int = 0
-    streams: Mapping[str, Stream] = field(default_factory=dict)
-    tables: Mapping[str, Table] = field(default_factory=dict)
-    regions: Mapping[str, Region] = field(default_factory=dict)
-    queries: Mapping[str, Query] = field(default_factory=dict)
-    sinks: Mapping[str, Sink] = field(default_factory=dict)
-    contents: Mapping[str, tuple[Row, ...]] = field(default_factory=dict, repr=False)
-    texts: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    streams: Definitions[Stream] = field(default_factory=Definitions)
+    tables: Definitions[Table] = field(default_factory=Definitions)
+    regions: Definitions[Region] = field(default_factory=Definitions)
+    queries: Definitions[Query] = field(default_factory=Definitions)
+    sinks: Definitions[Sink] = field(default_factory=Definitions)
+    contents: Mapping[str, TableRows] = field(default_factory=dict, repr=False)
+    texts: Mapping[str, Definitions[str]] = field(default_factory=dict, repr=False)
+    """The statements that made definitions, by kind."""
     revisions: Mapping[str, int] = field(default_factory=dict, repr=False)
 
-    def of_kind(self, kind: str) -> Mapping[str, Any]:
+    def of_kind(self, kind: str) -> Definitions[Any]:
         """All definitions of a kind (`stream`, `table`, `region`, `query`, `sink`)."""
         return getattr(self, PLURALS[kind])  # type: ignore[no-any-return]
 
@@ -85,7 +86,12 @@ class Catalog:
         return found
 
     def rows_of(self, table: str) -> tuple[Row, ...]:
-        return self.contents[fold(table)]
+        """The rows of a table, one by one."""
+        return self.contents[fold(table)].tuples()
+
+    def arrow_of(self, table: str) -> pa.Table:
+        """The rows of a table as Arrow."""
+        return self.contents[fold(table)].arrow
 
     def check_free(self, kind: str, name: Name) -> None:
         """Raise a StatementError if the name is taken; streams and tables share their names."""
@@ -98,36 +104,38 @@ class Catalog:
                     hint=f"choose another name, or DROP {taken.upper()} {name.text} first",
                 )
 
-    def put(
-        self, kind: str, definition: Any, text: str, rows: tuple[Row, ...] | None = None
-    ) -> Catalog:
+    def put(self, kind: str, definition: Any, text: str, rows: TableRows | None = None) -> Catalog:
         """The next version, with this definition and the statement that made it."""
-        key = fold(definition.name)
-        return replace(
-            self,
-            version=self.version + 1,
-            contents=self.contents if rows is None else {**self.contents, key: rows},
-            revisions=self.revisions if rows is None else {**self.revisions, key: self.version + 1},
-            texts={**self.texts, (kind, key): text},
-            **{PLURALS[kind]: {**self.of_kind(kind), key: definition}},
-        )
+        key, version = fold(definition.name), self.version + 1
+        changes: dict[str, Any] = {PLURALS[kind]: self.of_kind(kind).put(key, definition)}
+        if rows is not None:
+            changes["contents"] = {**self.contents, key: rows}
+            changes["revisions"] = {**self.revisions, key: version}
+        texts = self._texts_of(kind).put(key, text)
+        return self._next(version, {**self.texts, kind: texts}, changes)
 
     def remove(self, kind: str, name: str) -> Catalog:
         """The next version, without this definition."""
         gone = fold(name)
-        contents, revisions = self.contents, self.revisions
+        changes: dict[str, Any] = {PLURALS[kind]: self.of_kind(kind).without(gone)}
         if kind == "table":
-            contents = {key: rows for key, rows in contents.items() if key != gone}
-            revisions = {key: since for key, since in revisions.items() if key != gone}
-        return replace(
-            self,
-            version=self.version + 1,
-            contents=contents,
-            revisions=revisions,
-            texts={key: text for key, text in self.texts.items() if key != (kind, gone)},
-            **{PLURALS[kind]: {k: kept for k, kept in self.of_kind(kind).items() if k != gone}},
-        )
+            changes["contents"] = {k: rows for k, rows in self.contents.items() if k != gone}
+            changes["revisions"] = {k: since for k, since in self.revisions.items() if k != gone}
+        texts = {**self.texts, kind: self._texts_of(kind).without(gone)}
+        return self._next(self.version + 1, texts, changes)
+
+    def _next(
+        self, version: int, texts: Mapping[str, Definitions[str]], changes: dict[str, Any]
+    ) -> Catalog:
+        # What `dataclasses.replace` does, without looking at each field: this is done for every
+        # statement of a text of 100,000.
+        made = Catalog.__new__(Catalog)
+        made.__dict__.update(self.__dict__, version=version, texts=texts, **changes)
+        return made
+
+    def _texts_of(self, kind: str) -> Definitions[str]:
+        return self.texts.get(kind) or Definitions()
 
     def text_of(self, kind: str, name: str) -> str:
         """The statement that made a definition."""
-        return self.texts[kind, fold(name)]
+        return self.texts[kind][fold(name)]

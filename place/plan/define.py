@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 
 from place.errors import PlaceError, suggestion
 from place.model.schema import (
@@ -15,8 +18,10 @@ from place.model.schema import (
     Table,
     find_column,
 )
+from place.model.segment import ARROW
 from place.model.shape import Circle, Shape, settle
 from place.model.space import Space
+from place.model.table_rows import TableRows
 from place.model.time import parse_duration
 from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
 from place.plan.bind_query import make_shape
@@ -49,7 +54,7 @@ STREAM_OPTIONS = (
     "cache",
 )
 
-Load = Callable[[str, tuple[Column, ...]], tuple[tuple[Column, ...], tuple[Row, ...]]]
+Load = Callable[[str, tuple[Column, ...]], tuple[tuple[Column, ...], TableRows]]
 """Reads a file into declared columns, or into those that it finds where none are declared."""
 
 
@@ -100,14 +105,14 @@ def define_stream(statement: s.CreateStream) -> Stream:
 def define_table(
     statement: s.CreateTable,
     load: Load,
-) -> tuple[Table, tuple[Row, ...]]:
+) -> tuple[Table, TableRows]:
     """The table of a CREATE TABLE and its rows."""
     declared, key = _define_columns(statement.columns)
     if statement.path is not None:
         columns, rows = _loaded(statement.path, declared, load)
     elif declared:
         columns = declared
-        rows = tuple(_row(columns, values) for values in statement.rows)
+        rows = _written_rows(columns, statement)
     else:
         raise wrong(
             f'table "{statement.name.text}" has no columns',
@@ -131,19 +136,24 @@ def define_table(
     return table, rows
 
 
-def check_rows(table: Table, rows: tuple[Row, ...], name: s.Name) -> None:
+def check_rows(table: Table, rows: TableRows, name: s.Name) -> None:
     """Raise a StatementError if a stationary object lies nowhere, or a declared key repeats."""
-    seen: set[Any] = set()
-    for number, row in enumerate(rows, start=1):
-        if table.x is not None and table.y is not None:
-            x, y = row[table.x], row[table.y]
-            if x is not None and y is not None:
-                _check_point(table, float(x), float(y), number, name)
-        if table.unique and row[table.key] in seen:
-            raise wrong(
-                f'row {number} of table "{table.name}" repeats the key {row[table.key]!r}', name.at
-            )
-        seen.add(row[table.key])
+    if table.x is not None and table.y is not None and table.space is Space.WGS84:
+        x, y = (
+            rows.arrow.column(index).cast(pa.float64()).to_numpy() for index in (table.x, table.y)
+        )
+        for row in np.flatnonzero((np.abs(x) > 180) | (np.abs(y) > 90)).tolist():
+            _check_point(table, float(x[row]), float(y[row]), row + 1, name)
+    if not table.unique:
+        return
+    keys = rows.arrow.column(table.key)
+    if pa.compute.count_distinct(keys, mode="all").as_py() == len(rows):
+        return
+    seen: set[object] = set()
+    for number, key in enumerate(keys.to_pylist(), start=1):
+        if key in seen:
+            raise wrong(f'row {number} of table "{table.name}" repeats the key {key!r}', name.at)
+        seen.add(key)
 
 
 def _check_point(table: Table, x: float, y: float, number: int, name: s.Name) -> None:
@@ -230,11 +240,28 @@ def _loaded(
     path: s.Literal,
     declared: tuple[Column, ...],
     load: Load,
-) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+) -> tuple[tuple[Column, ...], TableRows]:
     try:
         return load(str(path.value), declared)
     except PlaceError as error:
         raise wrong(error.message, path.at, hint=error.hint) from None
+
+
+def _written_rows(columns: tuple[Column, ...], statement: s.CreateTable) -> TableRows:
+    """The rows of AS VALUES. Those that were read in bulk are checked by columns; if one does not
+    fit, the statement is read whole, so that the error says where it stands."""
+    values = statement.plain
+    if values is not None and all(len(row) == len(columns) for row in values):
+        try:
+            return TableRows.of_arrays(
+                [
+                    pa.array([coerce(value, column.type) for value in given], ARROW[column.type])
+                    for given, column in zip(zip(*values, strict=True), columns, strict=True)
+                ]
+            )
+        except ValueMismatch:
+            pass
+    return TableRows.of_rows(columns, [_row(columns, row) for row in statement.rows])
 
 
 def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:

@@ -6,7 +6,8 @@ stands, and plans are made from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from place.model.reading import Key
 from place.model.schema import Relation, Stream
@@ -111,6 +112,8 @@ class Query:
     """The named region that INSIDE was written with, which therefore cannot be dropped."""
     hint: str | None = None
     """Where INSIDE has to stand in the plan: `INSIDE FIRST` or `INSIDE LAST`."""
+    form: str | None = field(default=None, compare=False, repr=False)
+    """Queries of one form were written alike but for literals; it says nothing about meaning."""
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -127,7 +130,7 @@ class Query:
         nearest = (self.nearest.focal,) if self.nearest and self.nearest.focal else ()
         return inside + nearest
 
-    @property
+    @cached_property
     def streams(self) -> frozenset[str]:
         """The streams that the answer depends on, those of focal objects among them."""
         named = {source.relation.name for source in self.sources if source.is_stream}
@@ -136,6 +139,7 @@ class Query:
             named.add(self.query_table.focal_stream)
         return frozenset(named)
 
-    @property
+    @cached_property
     def tables(self) -> frozenset[str]:
+        """The tables in FROM."""
         return frozenset(s.relation.name for s in self.sources if not s.is_stream)

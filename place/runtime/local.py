@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from place.engine.answers import Answers
 from place.engine.changes import Change, settle
 from place.engine.columns import Dictionary
@@ -18,7 +16,7 @@ from place.engine.worker import PROBE, Segment, Told, Worker
 from place.model.delta import Answer, Delta
 from place.model.reading import Advance, Input, Reading
 from place.model.schema import Stream
-from place.model.segment import ARROW, make_segment
+from place.model.segment import make_segment
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
@@ -97,12 +95,11 @@ class LocalRuntime:
         if self.catalog.queries.get(fold(query.name)) == query:
             seen = [worker.observed(query) for worker in self.workers]
             return Observed.together([*seen, self._answers.observed(query.name)])
-        tables: dict[str, pa.Table] = {}
         answers = Answers(Dictionary())
         found: list[Found] = []
         seen = []
         for worker in self.workers:
-            some, observed = worker.trial(query, lambda name: table_of(self.catalog, name, tables))
+            some, observed = worker.trial(query, self.catalog.arrow_of)
             found += some
             seen.append(observed)
         merge(found, answers)
@@ -120,20 +117,14 @@ class LocalRuntime:
 
     def _become(self, catalog: Catalog) -> list[Delta]:
         self.catalog = catalog
-        tables: dict[str, pa.Table] = {}
         found = [
-            each
-            for worker in self.workers
-            for each in worker.become(catalog, lambda name: table_of(catalog, name, tables))
+            each for worker in self.workers for each in worker.become(catalog, catalog.arrow_of)
         ]
         return _deltas(settle(merge(found, self._answers)))
 
     def _probe(self, query: Query) -> Answer:
-        tables: dict[str, pa.Table] = {}
         found = [
-            each
-            for worker in self.workers
-            for each in worker.probe(query, lambda name: table_of(self.catalog, name, tables))
+            each for worker in self.workers for each in worker.probe(query, self.catalog.arrow_of)
         ]
         changes = merge(found, Answers(Dictionary()))
         return Counter(delta.row for change in settle(changes) for delta in change.deltas())
@@ -192,16 +183,3 @@ def _segments(streams: dict[str, Stream], waiting: dict[str, list[Reading]]) -> 
     ]
     waiting.clear()
     return made
-
-
-def table_of(catalog: Catalog, name: str, known: dict[str, pa.Table]) -> pa.Table:
-    """The rows of a table as Arrow, made once."""
-    if name not in known:
-        columns = catalog.tables[fold(name)].columns
-        rows = catalog.rows_of(name)
-        values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-        known[name] = pa.Table.from_arrays(
-            [pa.array(v, ARROW[c.type]) for v, c in zip(values, columns, strict=True)],
-            names=[f"c{i}" for i in range(len(columns))],
-        )
-    return known[name]

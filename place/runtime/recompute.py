@@ -112,7 +112,7 @@ class ReferenceRuntime:
         for key, query in before.queries.items():
             if not query.streams:  # what reads no stream happens when statements do
                 self._evaluated[key] = self._clocks.now(query.streams)
-            if catalog.queries.get(key) is None:
+            if catalog.queries.get(key) != query:
                 deltas += difference(
                     query.name, self._answers.pop(key), Counter(), self._evaluated.pop(key)
                 )

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from place.errors import ConfigurationError, InternalError
 from place.model.schema import Column
-from place.model.types import Row, Type
-from place.plan.apply import Change, apply
+from place.model.table_rows import TableRows
+from place.model.types import Type
+from place.plan.apply import apply
 from place.plan.catalog import PLURALS, Catalog
 from place.plan.define import Load
 from place.sql.dialect import parse_one
+from place.sql.statements import Change
 
-FORMAT = 1
+FORMAT = 2
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS place (format INTEGER NOT NULL, version INTEGER NOT NULL);
@@ -28,7 +33,8 @@ CREATE TABLE IF NOT EXISTS definitions (
   kind TEXT NOT NULL,
   name TEXT NOT NULL,
   statement TEXT NOT NULL,
-  rows TEXT,
+  columns TEXT,
+  rows BLOB,
   since INTEGER NOT NULL,
   until INTEGER,
   PRIMARY KEY (kind, name, since)
@@ -55,12 +61,31 @@ class CatalogStore:
             found = self._db.execute("SELECT format FROM place").fetchone()
             if found is None:
                 self._db.execute("INSERT INTO place VALUES (?, 0)", (FORMAT,))
+            elif found[0] == 1:
+                self._migrate()
             elif found[0] != FORMAT:
                 raise ConfigurationError(
                     f"{place} has format {found[0]}, this version of PLACE reads {FORMAT}"
                 )
         except sqlite3.Error as error:
             raise ConfigurationError(f"{place} is not a catalog: {error}") from None
+
+    def _migrate(self) -> None:
+        """From format 1, which had the rows of tables as JSON."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("ALTER TABLE definitions RENAME COLUMN rows TO columns")
+        self._db.execute("ALTER TABLE definitions ADD COLUMN rows BLOB")
+        kept = self._db.execute("SELECT rowid, columns FROM definitions WHERE columns IS NOT NULL")
+        for number, text in kept.fetchall():
+            packed = json.loads(text)
+            columns = [Column(name, Type(kind)) for name, kind in packed["columns"]]
+            rows = TableRows.of_rows(columns, map(tuple, packed["rows"]))
+            self._db.execute(
+                "UPDATE definitions SET columns = ?, rows = ? WHERE rowid = ?",
+                (*_written(columns, rows), number),
+            )
+        self._db.execute("UPDATE place SET format = ?", (FORMAT,))
+        self._db.execute("COMMIT")
 
     def close(self) -> None:
         self._db.close()
@@ -91,64 +116,67 @@ class CatalogStore:
             raise ConfigurationError(f"the catalog cannot be written: {error}") from None
 
     def _save_kind(self, kind: str, before: Catalog, after: Catalog) -> None:
-        old, new = before.of_kind(kind), after.of_kind(kind)
-        if old is new:
-            return
-        changed = {
-            name
-            for name in (old.keys() | new.keys() if kind == "table" else old.keys() ^ new.keys())
-            if old.get(name) is not new.get(name) or self._rows_differ(kind, name, before, after)
-        }
-        for name in changed:
-            if name in old:
-                self._db.execute(
-                    "UPDATE definitions SET until = ?"
-                    " WHERE kind = ? AND name = ? AND until IS NULL",
-                    (after.version, kind, name),
-                )
-        for name in new if changed else ():
-            if name in changed:
-                rows = None
-                if kind == "table":
-                    rows = _packed(new[name].columns, after.contents[name])
-                self._db.execute(
-                    "INSERT INTO definitions VALUES (?, ?, ?, ?, ?, NULL)",
-                    (kind, name, after.text_of(kind, name), rows, after.version),
-                )
-
-    @staticmethod
-    def _rows_differ(kind: str, name: str, before: Catalog, after: Catalog) -> bool:
-        return kind == "table" and before.contents.get(name) is not after.contents.get(name)
+        ended, begun = after.of_kind(kind).since(before.of_kind(kind))
+        if kind == "table":
+            again = [
+                name
+                for name, rows in after.contents.items()
+                if name in before.tables and before.contents[name] is not rows
+            ]
+            ended += [name for name in again if name not in ended]
+            begun += [name for name in again if name not in begun]
+        self._db.executemany(
+            "UPDATE definitions SET until = ? WHERE kind = ? AND name = ? AND until IS NULL",
+            [(after.version, kind, name) for name in ended],
+        )
+        self._db.executemany(
+            "INSERT INTO definitions (kind, name, statement, columns, rows, since)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (kind, name, after.text_of(kind, name), *_packed(kind, name, after), after.version)
+                for name in begun
+            ],
+        )
 
     def load(self, version: int | None = None) -> Catalog:
         """The catalog as of a version; the last one without."""
         version = self.version() if version is None else version
-        found: list[tuple[str, str, str | None, str, int]] = self._db.execute(
-            "SELECT kind, statement, rows, name, since FROM definitions"
+        found: list[tuple[str, str, str | None, bytes | None, str, int]] = self._db.execute(
+            "SELECT kind, statement, columns, rows, name, since FROM definitions"
             " WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY since, rowid",
             (version, version),
         ).fetchall()
         order = {kind: i for i, kind in enumerate(PLURALS)}
         catalog = Catalog()
-        for _, text, rows, _, _ in sorted(found, key=lambda row: order[row[0]]):
+        for _, text, columns, rows, _, _ in sorted(found, key=lambda row: order[row[0]]):
             statement = parse_one(text)
             if not isinstance(statement, Change):
                 raise InternalError(f"the catalog holds a statement that changes nothing: {text}")
-            catalog = apply(catalog, statement, text, _stored(rows))
-        revisions = {name: since for kind, _, _, name, since in found if kind == "table"}
+            catalog = apply(catalog, statement, text, _stored(columns, rows))
+        revisions = {name: since for kind, *_, name, since in found if kind == "table"}
         return replace(catalog, version=version, revisions=revisions)
 
 
-def _packed(columns: tuple[Column, ...], rows: tuple[Row, ...]) -> str:
-    return json.dumps({"columns": [[c.name, c.type.value] for c in columns], "rows": rows})
+def _packed(kind: str, name: str, catalog: Catalog) -> tuple[str | None, bytes | None]:
+    """The columns and the rows of a table, as they are kept; nothing of other kinds."""
+    if kind != "table":
+        return None, None
+    return _written(catalog.tables[name].columns, catalog.contents[name])
 
 
-def _stored(rows: str | None) -> Load:
-    def load(path: str, columns: tuple[Column, ...]) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
-        if rows is None:
+def _written(columns: Sequence[Column], rows: TableRows) -> tuple[str, bytes]:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.arrow.schema) as writer:
+        writer.write_table(rows.arrow)
+    text = json.dumps([[column.name, column.type.value] for column in columns])
+    return text, out.getvalue().to_pybytes()
+
+
+def _stored(columns: str | None, rows: bytes | None) -> Load:
+    def load(path: str, _: tuple[Column, ...]) -> tuple[tuple[Column, ...], TableRows]:
+        if columns is None or rows is None:
             raise InternalError(f"the rows of '{path}' are not in the catalog")
-        packed = json.loads(rows)
-        columns = tuple(Column(name, Type(kind)) for name, kind in packed["columns"])
-        return columns, tuple(tuple(row) for row in packed["rows"])
+        kept = tuple(Column(name, Type(kind)) for name, kind in json.loads(columns))
+        return kept, TableRows(pa.ipc.open_stream(rows).read_all())
 
     return load

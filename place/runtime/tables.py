@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
 from place.errors import ConfigurationError, suggestion
 from place.model.schema import Column
-from place.model.types import Row, Type, ValueMismatch, coerce
+from place.model.segment import ARROW
+from place.model.table_rows import TableRows
+from place.model.types import Type, ValueMismatch, coerce
 
 READERS = (".csv", ".json", ".ndjson", ".jsonl", ".parquet")
 MOST_BYTES = 2 * 1024**3
@@ -35,7 +38,7 @@ class TableLoader:
 
     def __call__(
         self, path: str, declared: tuple[Column, ...]
-    ) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    ) -> tuple[tuple[Column, ...], TableRows]:
         """The columns and rows of a file."""
         table = self._read(path)
         columns = declared or _columns(table, path)
@@ -114,7 +117,7 @@ def _type(kind: pa.DataType) -> Type:
     return Type.STRING
 
 
-def _rows(table: pa.Table, columns: tuple[Column, ...], path: str) -> tuple[Row, ...]:
+def _rows(table: pa.Table, columns: tuple[Column, ...], path: str) -> TableRows:
     by_name = {name.casefold(): i for i, name in reversed(list(enumerate(table.column_names)))}
     values = []
     for column in columns:
@@ -124,11 +127,29 @@ def _rows(table: pa.Table, columns: tuple[Column, ...], path: str) -> tuple[Row,
                 f"file '{path}' has no column \"{column.name}\"",
                 hint=suggestion(column.name, table.column_names, "its columns"),
             )
-        values.append(_converted(table.column(index).to_pylist(), column, path))
-    return tuple(zip(*values, strict=True))
+        given = table.column(index)
+        ready = _as_they_are(given, column.type)
+        values.append(_converted(given.to_pylist(), column, path) if ready is None else ready)
+    return TableRows.of_arrays(values)
 
 
-def _converted(values: list[Any], column: Column, path: str) -> list[Any]:
+def _as_they_are(values: pa.ChunkedArray, kind: Type) -> pa.ChunkedArray | None:
+    """Values that need no look at each of them; None if they do."""
+    given, wanted = values.type, ARROW[kind]
+    if kind is Type.DOUBLE and (pa.types.is_floating(given) or pa.types.is_integer(given)):
+        numbers = values.cast(pa.float64(), safe=False)
+        is_finite = pa.compute.is_finite(numbers)
+        return numbers if pa.compute.all(is_finite, min_count=0).as_py() else None
+    if kind is Type.BIGINT and pa.types.is_signed_integer(given):
+        return values.cast(wanted)
+    if kind is Type.STRING and pa.types.is_string(given):
+        return values
+    if kind is Type.BOOLEAN and pa.types.is_boolean(given):
+        return values
+    return None
+
+
+def _converted(values: list[Any], column: Column, path: str) -> pa.Array:
     converted = []
     for number, value in enumerate(values, start=1):
         try:
@@ -137,7 +158,7 @@ def _converted(values: list[Any], column: Column, path: str) -> list[Any]:
             raise ConfigurationError(
                 f"file '{path}', row {number}, column \"{column.name}\": {error.message}"
             ) from None
-    return converted
+    return pa.array(converted, ARROW[column.type])
 
 
 def _plain(value: Any, kind: Type) -> Any:

@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from anyio import to_thread
 from place.errors import PlaceError
 from place.model.regions import region_of
 from place.model.schema import Stream
-from place.model.types import Row, Value
+from place.model.table_rows import TableRows
+from place.model.types import Value
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.server.access import Who
@@ -52,7 +53,7 @@ class LiveMap:
         self._reading = asyncio.Lock()
         self._rates: deque[tuple[float, int, int]] = deque()
         self._roads: dict[Stream, bytes] = {}
-        self._regions: dict[str, tuple[Query, Sequence[Row], dict[str, Any]]] = {}
+        self._regions: dict[str, tuple[Query, TableRows, dict[str, Any]]] = {}
 
     def layers(self) -> list[Layer]:
         """A layer for each stream of objects; one that is created anew has another number."""
@@ -165,11 +166,11 @@ class LiveMap:
         table, catalog = query.query_table, self.server.session.catalog
         if table is None or query.sources[table.source].is_stream:
             return None
-        rows = catalog.contents.get(fold(query.sources[table.source].relation.name), ())
+        rows = catalog.contents[fold(query.sources[table.source].relation.name)]
         known = self._regions.get(query.name)
         if known is not None and known[0] is query and known[1] is rows:
             return known[2]
-        values = [[row[column] for column in table.columns] for row in rows[:MOST_REGIONS]]
+        values = [[row[column] for column in table.columns] for row in rows.tuples()[:MOST_REGIONS]]
         found: dict[str, Any] = {"query": query.name, "shapes": [], "stream": None, "moving": []}
         if table.focal_stream is not None:
             layer = self.layer(table.focal_stream)

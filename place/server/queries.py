@@ -13,12 +13,13 @@ from pydantic import BaseModel, Field
 from place.model.delta import ordered
 from place.model.schema import Stream
 from place.model.shape import Circle, Polygon, Shape
+from place.plan.catalog import fold
 from place.plan.query import Around, Focal, Query
 from place.server.access import Reader, Who, server_of
 from place.server.errors import too_large
 from place.server.state import Server
 from place.server.statements import execute
-from place.session import masked
+from place.statements import masked
 
 router = APIRouter()
 
@@ -154,7 +155,8 @@ async def list_streams(request: Request, who: Reader) -> list[StreamInfo]:
 
 def describe(server: Server, query: Query) -> dict[str, Any]:
     """A query as others see it: the values of a QueryInfo."""
-    text = server.session.catalog.texts.get(("query", query.name.casefold()), "")
+    texts = server.session.catalog.texts.get("query")
+    text = texts.get(fold(query.name), "") if texts is not None else ""
     info = QueryInfo(
         name=query.name,
         sql=masked(text),

@@ -10,23 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from place.errors import PlaceError, StatementError
-from place.model.types import Row, Type
-from place.plan.apply import Change
-from place.plan.catalog import fold
+from place.model.result import Result
+from place.model.types import Row
+from place.plan.catalog import PLURALS, fold
+from place.plan.kinds import KINDS, kind_of
 from place.server.access import Who
 from place.server.errors import Refused, not_found
-from place.session import Result, counted, masked
 from place.sim.recipe import Recipe, is_file
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
+from place.sql.statements import Change
+from place.statements import listing, one_line
 
 if TYPE_CHECKING:
     from place.server.state import Server
 
 PATTERN = re.compile(r"[{}\[\]*?\\]")
 """What would make a pattern of a path for those who read it; `{../a,b}` leads anywhere."""
-SHOWN_TO_CLIENTS = ("queries", "streams", "tables", "regions")
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,10 @@ def _parsed(text: str) -> Iterator[Written]:
 def _run_of(written: Written) -> str | None:
     """Statements of one kind of run can be made effective together."""
     statement = written.statement
-    if isinstance(statement, s.RegisterQuery):
-        return "register"
-    return "drop" if isinstance(statement, s.Drop) and statement.kind == "query" else None
+    if isinstance(statement, s.Creation) and kind_of(statement).owned:
+        return "define"
+    is_owned = isinstance(statement, s.Drop) and KINDS[statement.kind].owned
+    return "drop" if is_owned else None
 
 
 def _single(server: Server, who: Who, written: Written, text: str) -> Result:
@@ -78,7 +80,7 @@ def _single(server: Server, who: Who, written: Written, text: str) -> Result:
     _check_role(server, who, statement)
     if isinstance(statement, s.CreateStream):
         _check_name(statement.name)
-    if isinstance(statement, s.Show) and statement.kind == "queries":
+    if isinstance(statement, s.Show) and statement.kind == "query":
         return _queries(server, who)
     if isinstance(statement, s.CreateStream | s.CreateSink):
         whole = confined(sql, statement, server.settings.data)
@@ -197,14 +199,14 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
         elif isinstance(statement.target, s.RegisterQuery):
             _check_owner(server, who, statement.target)
         return
-    if isinstance(statement, s.Show) and statement.kind in SHOWN_TO_CLIENTS:
+    if isinstance(statement, s.Show) and KINDS[statement.kind].public:
         return
     if isinstance(statement, s.Describe):
         _check_describable(server, who, statement.name.text)
         return
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
     if isinstance(statement, s.Show):
-        words = f"SHOW {statement.kind.upper()}"
+        words = f"SHOW {PLURALS[statement.kind].upper()}"
     raise Refused(403, "not_allowed", f"the role {who.role} may not execute {words}")
 
 
@@ -232,10 +234,9 @@ def _queries(server: Server, who: Who) -> Result:
     catalog = server.session.catalog
     rows: list[Row] = []
     for query in server.visible(who):
-        text = masked(" ".join(catalog.text_of("query", query.name).split()))
+        text = one_line(catalog, "query", query.name)
         rows.append((query.name, server.hub.size(query.name), text))
-    types = (Type.STRING, Type.BIGINT, Type.STRING)
-    return Result(counted(len(rows), "row"), ("query", "rows", "statement"), types, tuple(rows))
+    return listing("query", rows)
 
 
 # Files

@@ -6,7 +6,7 @@ every other word of the grammar is recognised where it stands.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import tokens
 from sqlglot.dialects.dialect import Dialect
@@ -14,12 +14,16 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from place.errors import StatementError
+from place.sql.bulk_values import LONG, BulkTable, split_rows
+from place.sql.lift import KnownForm, lift, plain_drop, position_in
 from place.sql.parser import StatementParser
 from place.sql.scan import check_closed, locate, split
-from place.sql.statements import CreateTable, Literal, Statement
+from place.sql.statements import CreateTable, Literal, Name, Statement
 
 LONGEST = 16 * 1024 * 1024
 """Characters that one text of statements may have: a table's rows may stand in it."""
+MOST_SKELETONS = 4096
+"""Skeletons of statements that are remembered; with more, all are forgotten."""
 
 
 class Place(Dialect):
@@ -68,9 +72,44 @@ def parse(text: str) -> list[Statement]:
 
 
 def parse_one(sql: str, text: str | None = None, offset: int = 0) -> Statement:
-    """The one statement `sql`, which stands at `offset` of `text`, where errors are located."""
+    """The one statement `sql`, which stands at `offset` of `text`, where errors are located.
+
+    One that differs only in its literals from a statement that was read before is not read again:
+    it is read when its clauses are asked for.
+    """
     whole = sql if text is None else text
     _check_text(sql)
+    lifted = lift(sql)
+    if lifted is None:
+        simple = plain_drop(sql, whole, offset) or _read_bulk(sql, whole, offset)
+        return simple or _read(sql, whole, offset)
+    if lifted.skeleton in _SKELETONS:
+        at = position_in(whole, offset + lifted.at)
+        return KnownForm(Name(lifted.name, at), lifted, lambda: _read(sql, whole, offset))
+    statement: Statement = _read(sql, whole, offset)
+    if len(_SKELETONS) >= MOST_SKELETONS:
+        _SKELETONS.clear()
+    _SKELETONS.add(lifted.skeleton)
+    return statement
+
+
+_SKELETONS: set[str] = set()
+"""The skeletons of the statements that were read whole."""
+
+
+def _read_bulk(sql: str, whole: str, offset: int) -> Statement | None:
+    """A table with many rows in the statement; None if it has to be read as others are."""
+    found = split_rows(sql) if len(sql) > LONG else None
+    if found is None:
+        return None
+    try:
+        short = _read(found[0], whole, offset)
+    except StatementError:
+        return None
+    return BulkTable(short, found[1], lambda: _read(sql, whole, offset))
+
+
+def _read(sql: str, whole: str, offset: int) -> Any:
     try:
         check_closed(sql, whole, offset)
         tokens = Place.Tokenizer(dialect=Place).tokenize(sql)

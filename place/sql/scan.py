@@ -72,6 +72,8 @@ def _unclosed(match: re.Match[str]) -> bool:
 
 
 def _says_something(text: str) -> bool:
+    if "--" not in text and "/*" not in text:
+        return bool(text.strip())
     bare = _TOKEN.sub(lambda m: "" if m["line_comment"] or m["comment"] else m[0], text)
     return bool(bare.strip())
 

@@ -5,6 +5,7 @@ Every part that an error may speak of carries the place where it was written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -44,6 +45,23 @@ class Literal:
 
     value: int | float | str | bool | None
     at: Position
+
+
+class Statement:
+    """What one statement of the language says."""
+
+
+class Change(Statement):
+    """A statement that makes another version of the catalog."""
+
+
+@dataclass(frozen=True)
+class Creation(Change):
+    """A statement that defines something by a name."""
+
+    name: Name
+    """What it is called from now on."""
+    if_not_exists: bool
 
 
 @dataclass(frozen=True)
@@ -133,7 +151,7 @@ class FromItem:
 
 
 @dataclass(frozen=True)
-class Select:
+class Select(Statement):
     at: Position
     distinct: bool
     items: tuple[SelectItem, ...]
@@ -148,56 +166,48 @@ class Select:
 
 
 @dataclass(frozen=True)
-class CreateStream:
-    name: Name
+class CreateStream(Creation):
     columns: tuple[ColumnSpec, ...]
     source: ExternalSpec | None
     options: tuple[Option, ...]
-    if_not_exists: bool
 
 
 @dataclass(frozen=True)
-class CreateTable:
+class CreateTable(Creation):
     """Rows come from a file (`FROM 'cars.csv'`) or stand in the statement (`AS VALUES …`)."""
 
-    name: Name
     columns: tuple[ColumnSpec, ...]
     path: Literal | None
     rows: tuple[tuple[Literal, ...], ...]
     options: tuple[Option, ...]
-    if_not_exists: bool
+    plain: Sequence[tuple[int | float | str | bool | None, ...]] | None = None
+    """The rows without their places, where they were read in bulk."""
 
 
 @dataclass(frozen=True)
-class RefreshTable:
+class RefreshTable(Change):
     name: Name
 
 
 @dataclass(frozen=True)
-class CreateRegion:
-    name: Name
+class CreateRegion(Creation):
     shape: ShapeSpec
-    if_not_exists: bool
 
 
 @dataclass(frozen=True)
-class RegisterQuery:
-    name: Name
+class RegisterQuery(Creation):
     select: Select
-    if_not_exists: bool
 
 
 @dataclass(frozen=True)
-class CreateSink:
-    name: Name
+class CreateSink(Creation):
     queries: tuple[Name, ...] | None
     target: ExternalSpec
-    if_not_exists: bool
 
 
 @dataclass(frozen=True)
-class Drop:
-    """`kind` is stream, table, region, query or sink."""
+class Drop(Change):
+    """`kind` is what is dropped: a stream, a query …"""
 
     kind: str
     name: Name
@@ -205,38 +215,23 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Show:
-    """`kind` is streams, tables, regions, queries or sinks."""
+class Show(Statement):
+    """`kind` is what is listed: `stream`, `query` …"""
 
     kind: str
 
 
 @dataclass(frozen=True)
-class Describe:
+class Describe(Statement):
     name: Name
 
 
 @dataclass(frozen=True)
-class Explain:
+class Explain(Statement):
     """The plan of a registered query (a Name), of one to be registered, or of a SELECT."""
 
     target: Name | RegisterQuery | Select
     analyze: bool
-
-
-Statement = (
-    CreateStream
-    | CreateTable
-    | RefreshTable
-    | CreateRegion
-    | RegisterQuery
-    | CreateSink
-    | Drop
-    | Show
-    | Describe
-    | Explain
-    | Select
-)
 
 
 class Inside(exp.Expression, exp.Predicate):

@@ -30,7 +30,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from place.plan.apply import Change, apply
+from place.model.table_rows import TableRows
+from place.plan.apply import apply
 from place.plan.bind_query import bind_query
 from place.plan.catalog import Catalog
 from place.plan.explain import explain
@@ -39,7 +40,7 @@ from place.plan.planner import RULES
 from place.plan.query import Query
 from place.sql.dialect import parse_one
 from place.sql.scan import split
-from place.sql.statements import Select
+from place.sql.statements import Change, Select
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "rules"
 
@@ -153,7 +154,7 @@ def catalog() -> Catalog:
     return made
 
 
-def _load_nothing(path: str, columns: object) -> tuple[tuple[()], tuple[()]]:
+def _load_nothing(path: str, columns: object) -> tuple[tuple[()], TableRows]:
     raise ValueError(f"the tables of fixtures hold their rows, and are not loaded from {path}")
 
 

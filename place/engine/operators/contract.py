@@ -84,11 +84,15 @@ class Parameters:
 
     def put(self, query: int, constants: Row) -> None:
         """Keep the constants of a query."""
-        if not constants:
+        self.put_all(np.array([query]), constants)
+
+    def put_all(self, queries: Longs, constants: Row) -> None:
+        """Keep the constants that several queries have alike."""
+        if not constants or not len(queries):
             return
-        self._rows.reserve(query + 1)
+        self._rows.reserve(int(queries.max()) + 1)
         given = Columns.from_rows(self._rows.columns, self._rows.dictionary, [constants])
-        self._rows.put(np.array([query]), given)
+        self._rows.put(queries, given.take(np.zeros(len(queries), np.int64)))
 
     def beside(self, flow: Flow) -> Sources:
         """The sources of a flow, and beside them the constants of each row's query."""

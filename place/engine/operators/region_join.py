@@ -6,58 +6,38 @@ from what objects and regions were and are, so every change is found by comparin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from place.engine.columns import Columns
 from place.engine.compile import Compiled, JoinKey, QueryShape
-from place.engine.conditions import Asked, Conditions, Matches
-from place.engine.counters import Counters
+from place.engine.conditions import Asked, Matches
 from place.engine.flow import NOTHING, Flow
-from place.engine.focals import Focals
-from place.engine.layout import Polygons, fan_of, lay_out, lay_out_around, lay_out_rows
+from place.engine.layout import fan_of, lay_out_around
 from place.engine.matching import NO_PAIRS, Matcher, Passes, RegionPairs
+from place.engine.new_regions import NewRegions
 from place.engine.objects import Objects
 from place.engine.region_moves import (
     RegionMoves,
     StreamedRegions,
-    extents_of,
     followed,
     streamed,
 )
 from place.engine.regions import RegionIndex
+from place.engine.surroundings import Surroundings
 from place.engine.tick import Tick
 from place.engine.tick_readings import TickReadings
 from place.engine.vector import same_rows
 from place.engine.versions import Versions
 from place.kernels.arrays import Bools, Floats, Longs
-from place.kernels.bulk import TOUCHED
 from place.kernels.moving_regions import lay_around
 from place.model.space import Space
-from place.plan.query import Around, Focal, QueryTable
+from place.plan.query import Around
 
 CROWD, FEW_INSTANTS = 256, 2
 """Regions that move are joined one instant after the other if there are more than so many readings
 in an instant on average, or no more than so many instants."""
-
-FocalNumbers = Callable[[str, Longs], Longs]
-"""The numbers of focal objects, by their stream and the numbers of their keys."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What the region joins of a cell share."""
-
-    focals: Focals
-    focal_numbers: FocalNumbers
-    focal_number: Callable[[Focal], int]
-    polygons: Polygons
-    region_rows: Mapping[str, Objects]
-    conditions: Conditions
-    counters: Counters
-    threads: int
 
 
 class RegionJoin:
@@ -72,6 +52,7 @@ class RegionJoin:
         self.index = RegionIndex()
         self._store = store
         self._around = around
+        self._newcomers = NewRegions(self.index, key.space, around)
         self._matcher = Matcher(key.dimensions, around.polygons, around.threads, passes)
         self._added: list[Longs] = []
         self._removed: list[Longs] = []
@@ -89,77 +70,36 @@ class RegionJoin:
 
     def add(self, number: int, compiled: Compiled) -> None:
         """Lay out the regions of a query; the next call of `take` tells who is within."""
-        query, index = compiled.asked, self.index
-        fan = fan_of(query.space) if compiled.is_spatial else 1
         self._matcher.reset()
-        if query.query_table is not None:
-            table = query.query_table
-            relation = query.sources[table.source].relation
-            if query.sources[table.source].is_stream:
-                self._tables[number] = compiled
-            if compiled.is_twice:
-                self._second[number] = compiled
-                if isinstance(query.inside, Around):
-                    self._around.focal_number(query.inside.focal)
-            store = self._around.region_rows[relation.name]
-            owners = np.flatnonzero(store.alive[: store.size])
-            rows = index.add(number, owners, fan, compiled.mode)
-            self._lay_owners(rows, fan, owners, store, table)
-        elif isinstance(query.inside, Around):
-            rows = index.add(number, np.array([-1]), fan, compiled.mode)
-            extents = np.full((1, 2), np.nan)
-            extents[0, : len(query.inside.extents)] = query.inside.extents
-            focal = self._around.focal_number(query.inside.focal)
-            index.lead(rows, np.full(fan, focal), np.repeat(extents, fan, axis=0))
-            places = self._around.focals.positions(np.array([focal]))
-            index.put(rows, lay_out_around(places, extents, query.space))
-        elif query.inside is not None:
-            rows = index.add(number, np.array([-1]), fan, compiled.mode)
-            index.put(rows, lay_out([query.inside], query.space, self._around.polygons))
-        else:  # a region without a place
-            count = len(compiled.boxes)
-            mode = compiled.mode if count == 1 else TOUCHED
-            rows = index.add(number, np.full(count, -1), 1, mode)
-            index.now.kinds[rows] = 0
-            index.now.params[rows] = 0.0
-            index.now.boxes[rows] = _attribute_boxes(compiled)
-            index.shown[rows] = True
+        if compiled.asked.query_table is not None:
+            self._add_table(number, compiled)
+        rows = self._newcomers.add(number, compiled)
         if not self.key.readings:
             self._added.append(rows)
 
-    def _lay_owners(
-        self, rows: Longs, fan: int, owners: Longs, store: Objects, table: QueryTable
-    ) -> None:
-        if not len(owners):
-            return
-        space = self.key.space
-        held = store.columns.take(owners)
-        if table.focal_stream is None:
-            laid = lay_out_rows(table.layout, table.columns, held, space, self._around.polygons)
-            self.index.put(rows, laid)
-            return
-        extents = extents_of(table, held)
-        leaders = self._leaders(table, held)
-        leaders[np.isnan(extents[:, 0])] = -1
-        self.index.lead(rows, np.repeat(leaders, fan), np.repeat(extents, fan, axis=0))
-        places = self._around.focals.positions(leaders)
-        self.index.put(rows, lay_out_around(places, extents, space))
+    def _add_table(self, number: int, compiled: Compiled) -> None:
+        query = compiled.asked
+        assert query.query_table is not None
+        if query.sources[query.query_table.source].is_stream:
+            self._tables[number] = compiled
+        if compiled.is_twice:
+            self._second[number] = compiled
+            if isinstance(query.inside, Around):
+                self._around.focal_number(query.inside.focal)
 
-    def _leaders(self, table: QueryTable, rows: Columns) -> Longs:
-        """The numbers of the focal objects that rows of a query table name; −1 for NULL."""
-        column = table.columns[0]
-        named = np.flatnonzero(~rows.nulls[column])
-        leaders = np.full(len(rows), -1, np.int64)
-        keys = rows.values[column][named].astype(np.int64)
-        assert table.focal_stream is not None
-        leaders[named] = self._around.focal_numbers(table.focal_stream, keys)
-        return leaders
-
-    def remove(self, number: int) -> None:
-        """A query ends; the next call of `take` tells who was within."""
+    def add_alike(self, numbers: Longs, compiled: Sequence[Compiled]) -> None:
+        """Lay out the regions of queries that are alike but for names and places, and have no
+        query table."""
         self._matcher.reset()
-        self._ended.append(number)
-        rows = self.index.rows_of(number)
+        rows = self._newcomers.add_alike(numbers, compiled)
+        if not self.key.readings:
+            self._added.append(rows)
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Queries end; the next call of `take` tells who was within."""
+        self._matcher.reset()
+        self._ended += numbers
+        rows = self.index.rows_of_all(np.array(numbers, np.int64))
         if len(rows):
             self._removed.append(rows)
 
@@ -292,7 +232,7 @@ class RegionJoin:
             assert table is not None
             leaders = None
             if table.focal_stream is not None:
-                leaders = self._leaders(table, owners.messages.rows)
+                leaders = self._newcomers.leaders(table, owners.messages.rows)
             self._named[number] = (self._table_of(compiled), leaders)
             found.append(
                 streamed(
@@ -478,13 +418,3 @@ class RegionJoin:
 def _told(tables: list[StreamedRegions]) -> Longs:
     """The rows of regions whose owners have said something in the tick."""
     return np.concatenate([np.empty(0, np.int64), *(table.told for table in tables)])
-
-
-def _attribute_boxes(compiled: Compiled) -> Floats:
-    """The boxes of a query that has no place, over the one or two columns it is found by."""
-    bounds = np.array([-np.inf, -np.inf, np.inf, np.inf])
-    boxes = np.tile(bounds, (len(compiled.boxes), 1))
-    for i, box in enumerate(compiled.boxes):
-        for k, column in enumerate(compiled.key.dimensions):
-            boxes[i, k], boxes[i, k + 2] = box[column]
-    return boxes

@@ -34,7 +34,6 @@ from place.runtime.durable.manifest import Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.durable.pack import write_tables
 from place.runtime.durable.storage import Storage, StorageFull
-from place.runtime.local import table_of
 from place.runtime.spark.merge import Merger, merged_rows
 from place.runtime.spark.task import (
     CellResult,
@@ -243,7 +242,7 @@ class Pipeline:
             for table in catalog.tables.values():
                 name = table_file(catalog, table.name)
                 if name not in self._tables and not self.storage.exists(name):
-                    rows = table_of(catalog, table.name, {})
+                    rows = catalog.arrow_of(table.name)
                     self.storage.write(name, partial(write_tables, tables={"rows": rows}))
                 self._tables.add(name)
             slim = replace(catalog, contents={}, texts={})

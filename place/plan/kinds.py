@@ -1,0 +1,178 @@
+"""The kinds of definitions: what each of them needs to be defined, dropped, listed and described.
+
+Adding one takes its grammar (`place/sql/definitions.py`), the function that checks it into a
+definition, and one entry here. Statements, the catalog, its store, SHOW, DESCRIBE, DROP and what a
+server lets its clients do are all driven by these entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from place.model.schema import Region, Sink, Stream, Table
+from place.model.table_rows import TableRows
+from place.model.types import Row, Type
+from place.plan.catalog import Catalog, fold
+from place.plan.define import Load, define_region, define_sink, define_stream, define_table
+from place.plan.explain import show_shape
+from place.plan.forms import FORMS
+from place.plan.query import Query
+from place.sql import statements as s
+from place.sql.definitions import GRAMMAR, Definition
+
+
+class Counts(Protocol):
+    """What a listing asks of a runtime."""
+
+    def statistics(self, stream: str) -> dict[str, int]:
+        """Counts of a stream: objects, readings, late."""
+
+    def size(self, query: str) -> int:
+        """How many rows the answer of a query has."""
+
+
+Made = tuple[Any, TableRows | None]
+"""A definition, and the rows of a table."""
+Listed = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of definition.
+
+    `done` says what its statement does. `users` are the definitions that stand on one of it.
+    `listed` and `row` are the columns of SHOW after the name, and `columns` those that DESCRIBE
+    tells; without `columns` it tells the statement. Of what is `owned`, clients of a server make
+    their own; what is `public` is shown to all of them.
+    """
+
+    grammar: Definition
+    define: Callable[[Catalog, Any, Load], Made]
+    users: Callable[[Catalog, str], Iterator[tuple[str, str]]]
+    listed: Listed
+    row: Callable[[Catalog, Any, Counts], Row]
+    columns: Callable[[Any], Listed] | None = None
+    done: str = "created"
+    owned: bool = False
+    public: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.grammar.kind
+
+
+# What stands on a definition
+
+
+def _queries_that(reads: Callable[[Query, str], bool]) -> Any:
+    def users(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
+        return (("query", q.name) for q in catalog.queries.values() if reads(q, name))
+
+    return users
+
+
+def _sinks_of(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
+    for sink in catalog.sinks.values():
+        if sink.queries and fold(name) in map(fold, sink.queries):
+            yield "sink", sink.name
+
+
+def _nobody(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
+    return iter(())
+
+
+# What a statement makes
+
+
+def _make_query(catalog: Catalog, statement: s.RegisterQuery, load: Load) -> Made:
+    return FORMS.bind(catalog, statement), None
+
+
+# What is listed
+
+
+def _stream_row(catalog: Catalog, stream: Stream, counts: Counts) -> Row:
+    found = counts.statistics(stream.name)
+    return found["objects"], found["readings"], found["late"]
+
+
+def _query_row(catalog: Catalog, query: Query, counts: Counts) -> Row:
+    text = " ".join(catalog.text_of("query", query.name).split())
+    return counts.size(query.name), text
+
+
+def _table_row(catalog: Catalog, table: Table, counts: Counts) -> Row:
+    return len(catalog.contents[fold(table.name)]), table.path
+
+
+def _region_row(catalog: Catalog, region: Region, counts: Counts) -> Row:
+    return (show_shape(region.shape),)
+
+
+def _sink_row(catalog: Catalog, sink: Sink, counts: Counts) -> Row:
+    return ", ".join(sink.queries) if sink.queries is not None else "ALL", sink.target.kind
+
+
+def _relation_columns(relation: Stream | Table) -> Listed:
+    return tuple((column.name, column.type) for column in relation.columns)
+
+
+def _query_columns(query: Query) -> Listed:
+    return tuple(zip(query.names, query.types, strict=True))
+
+
+_TEXT, _NUMBER = Type.STRING, Type.BIGINT
+_ENTRIES: dict[str, dict[str, Any]] = {
+    "stream": {
+        "define": lambda catalog, statement, load: (define_stream(statement), None),
+        "users": _queries_that(lambda query, name: name in query.streams),
+        "listed": (("objects", _NUMBER), ("readings", _NUMBER), ("late", _NUMBER)),
+        "row": _stream_row,
+        "columns": _relation_columns,
+    },
+    "table": {
+        "define": lambda catalog, statement, load: define_table(statement, load),
+        "users": _queries_that(lambda query, name: name in query.tables),
+        "listed": (("rows", _NUMBER), ("file", _TEXT)),
+        "row": _table_row,
+        "columns": _relation_columns,
+    },
+    "region": {
+        "define": lambda catalog, statement, load: (define_region(statement), None),
+        "users": _queries_that(lambda query, name: query.region == name),
+        "listed": (("shape", _TEXT),),
+        "row": _region_row,
+    },
+    "query": {
+        "define": _make_query,
+        "users": _sinks_of,
+        "listed": (("rows", _NUMBER), ("statement", _TEXT)),
+        "row": _query_row,
+        "columns": _query_columns,
+        "done": "registered",
+        "owned": True,
+    },
+    "sink": {
+        "define": lambda catalog, statement, load: (define_sink(statement, catalog), None),
+        "users": _nobody,
+        "listed": (("queries", _TEXT), ("target", _TEXT)),
+        "row": _sink_row,
+        "public": False,
+    },
+}
+
+KINDS: dict[str, Kind] = {each.kind: Kind(each, **_ENTRIES[each.kind]) for each in GRAMMAR}
+"""All kinds by name, those that others stand on first."""
+
+
+_OF_STATEMENT = {kind.grammar.statement: kind for kind in KINDS.values()}
+_OF_STATEMENT |= {
+    alike: kind for of, kind in _OF_STATEMENT.items() for alike in of.__subclasses__()
+}
+
+
+def kind_of(statement: s.Creation) -> Kind:
+    """The kind of what a statement defines."""
+    return _OF_STATEMENT[type(statement)]

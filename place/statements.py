@@ -1,0 +1,280 @@
+"""Statements and what they do: changes of the catalog become ticks, the others tell something."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+from place.errors import PlaceError, StatementError, suggestion
+from place.model.delta import Delta, ordered
+from place.model.result import Deltas, Result
+from place.model.types import Row, Type
+from place.plan.apply import apply
+from place.plan.bind_query import bind_query
+from place.plan.catalog import Catalog, fold
+from place.plan.define import Load
+from place.plan.explain import explain
+from place.plan.kinds import KINDS, Listed, kind_of
+from place.plan.query import Query
+from place.runtime.interface import Runtime
+from place.sql import statements as s
+from place.sql.dialect import parse_one
+from place.sql.scan import split
+
+LONG_TEXT = 100_000
+"""Characters of a text that is executed without garbage collection."""
+Deliver = Callable[[list[Delta]], Deltas]
+
+
+class Statements:
+    """Executes statements on a runtime; `deliver` takes the deltas that they cause."""
+
+    def __init__(self, runtime: Runtime, loader: Load, deliver: Deliver) -> None:
+        self._runtime = runtime
+        self._loader = loader
+        self._deliver = deliver
+
+    def sql(self, text: str) -> Result:
+        """Execute the statements of a text in order; the last one's result, with all deltas.
+
+        Changes that stand one after the other are one tick.
+        """
+        with without_collector() if len(text) > LONG_TEXT else nullcontext():
+            return self._sql(text)
+
+    def _sql(self, text: str) -> Result:
+        results: list[Result] = []
+        waiting: list[tuple[s.Change, str]] = []
+        try:
+            for offset, sql in split(text):
+                statement = parse_one(sql, text, offset)
+                if isinstance(statement, s.Change):
+                    waiting.append((statement, sql.strip()))
+                    continue
+                results += self._together(waiting)
+                waiting = []
+                results.append(self._inform(statement))
+        finally:  # those before a statement that is wrong take effect
+            results += self._together(waiting)
+        if not results:
+            return Result("nothing to do")
+        return replace(results[-1], deltas=Deltas(d for result in results for d in result.deltas))
+
+    def execute(self, text: str) -> Iterator[Result]:
+        """Execute the statements of a text one by one."""
+        for offset, sql in split(text):
+            yield self.run(sql, text, offset)
+
+    def run(self, sql: str, text: str | None = None, offset: int = 0) -> Result:
+        """Execute one statement, which stands at `offset` of `text`, where errors are located."""
+        statement = parse_one(sql, text, offset)
+        if isinstance(statement, s.Change):
+            return self._together([(statement, sql.strip())])[0]
+        return self._inform(statement)
+
+    def _together(self, statements: Sequence[tuple[s.Change, str]]) -> list[Result]:
+        try:
+            return self.change(statements)
+        except RecursionError:
+            raise StatementError("the statement is nested too deeply") from None
+
+    def change(self, statements: Sequence[tuple[s.Change, str]]) -> list[Result]:
+        """Make several changes effective together; the last one's result has all deltas.
+
+        If one is wrong, those before it take effect, and then its error is raised. A name that is
+        dropped and defined anew begins anew, at the next tick.
+        """
+        results: list[Result] = []
+        with self._runtime.pause():
+            for part in _parts(statements):
+                results += self._tick(part)
+        return results
+
+    def _tick(self, statements: Sequence[tuple[s.Change, str]]) -> list[Result]:
+        before = catalog = self._runtime.catalog
+        results: list[Result] = []
+        wrong: Exception | None = None
+        for statement, sql in statements:
+            try:
+                changed = apply(catalog, statement, sql, self._loader)
+            except (PlaceError, RecursionError) as error:
+                wrong = error
+                break
+            results.append(Result(_said(statement, is_done=changed is not catalog)))
+            catalog = changed
+        if catalog is not before:
+            deltas = self._deliver(self._runtime.change(catalog))
+            results[-1] = replace(results[-1], deltas=deltas)
+        if wrong is not None:
+            raise wrong
+        return results
+
+    # Statements that tell something
+
+    def _inform(self, statement: s.Statement) -> Result:
+        try:
+            if isinstance(statement, s.Select):
+                return self._ask(statement)
+            if isinstance(statement, s.Show):
+                return self._show(statement.kind)
+            if isinstance(statement, s.Describe):
+                return self._describe(statement.name)
+            if isinstance(statement, s.Explain):
+                return self._explain(statement)
+        except RecursionError:
+            raise StatementError("the statement is nested too deeply") from None
+        raise StatementError(f"{type(statement).__name__} cannot be executed")
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._runtime.catalog
+
+    def _ask(self, select: s.Select) -> Result:
+        query = bind_query(self._catalog, "", select)
+        rows = tuple(ordered(self._runtime.ask(query).elements()))
+        return Result(counted(len(rows), "row"), query.names, query.types, rows)
+
+    def _explain(self, statement: s.Explain) -> Result:
+        target = statement.target
+        if isinstance(target, s.Name):
+            query: Query = self._catalog.find("query", target)
+        elif isinstance(target, s.RegisterQuery):
+            self._catalog.check_free("query", target.name)
+            query = bind_query(self._catalog, target.name.text, target.select)
+        else:
+            query = bind_query(self._catalog, "", target)
+        observed = self._runtime.analyze(query) if statement.analyze else None
+        lines = tuple((line,) for line in explain(self._runtime.plan(query), observed))
+        return Result("plan", ("plan",), (Type.STRING,), lines)
+
+    def _show(self, kind: str) -> Result:
+        counts = _Counts(self._runtime)
+        rows = [_row_of(self._catalog, kind, each, counts) for each in self._definitions(kind)]
+        return listing(kind, rows)
+
+    def _definitions(self, kind: str) -> list[object]:
+        return list(self._catalog.of_kind(kind).values())
+
+    def _describe(self, name: s.Name) -> Result:
+        for kind in KINDS.values():
+            found = self._catalog.of_kind(kind.name).get(fold(name.text))
+            if found is None:
+                continue
+            if kind.columns is None:
+                text = one_line(self._catalog, kind.name, found.name)
+                return _table((("statement", Type.STRING),), [(text,)])
+            rows: list[Row] = [(column, type_.value) for column, type_ in kind.columns(found)]
+            return _table((("column", Type.STRING), ("type", Type.STRING)), rows)
+        known = [d.name for kind in KINDS for d in self._catalog.of_kind(kind).values()]
+        raise s.wrong(
+            f'"{name.text}" does not exist', name.at, hint=suggestion(name.text, known, "names")
+        )
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """No garbage is collected meanwhile.
+
+    Registering many queries makes many objects, all of which stay. Python would look through all
+    of them again and again, which takes a third of the whole time.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What SHOW asks of a runtime."""
+
+    runtime: Runtime
+
+    def statistics(self, stream: str) -> dict[str, int]:
+        return self.runtime.statistics(stream)
+
+    def size(self, query: str) -> int:
+        return self.runtime.answer(query).total()
+
+
+def _row_of(catalog: Catalog, kind: str, definition: object, counts: _Counts) -> Row:
+    row = KINDS[kind].row(catalog, definition, counts)
+    shown = (masked(value) if isinstance(value, str) else value for value in row)
+    return (definition.name, *shown)  # type: ignore[attr-defined]
+
+
+def listing(kind: str, rows: Sequence[Row]) -> Result:
+    """What SHOW answers for a kind: names, then the kind's own columns."""
+    return _table(((kind, Type.STRING), *KINDS[kind].listed), rows)
+
+
+def _table(columns: Listed, rows: Sequence[Row]) -> Result:
+    names, types = zip(*columns, strict=True)
+    return Result(counted(len(rows), "row"), names, types, tuple(rows))
+
+
+def _parts(
+    statements: Sequence[tuple[s.Change, str]],
+) -> Iterator[list[tuple[s.Change, str]]]:
+    """The statements in parts in which no name is spoken of twice."""
+    part: list[tuple[s.Change, str]] = []
+    named: set[tuple[str, str]] = set()
+    for statement, sql in statements:
+        name = (_kind_of(statement), fold(_name_of(statement)))
+        if name in named:
+            yield part
+            part, named = [], set()
+        part.append((statement, sql))
+        named.add(name)
+    if part:
+        yield part
+
+
+def _kind_of(statement: s.Change) -> str:
+    if isinstance(statement, s.Drop):
+        return statement.kind
+    return kind_of(statement).name if isinstance(statement, s.Creation) else "table"
+
+
+def _name_of(statement: s.Change) -> str:
+    name: s.Name = statement.name  # type: ignore[attr-defined]
+    return name.text
+
+
+def _said(statement: s.Change, *, is_done: bool) -> str:
+    """What a change has done, in words; or why there was nothing to do."""
+    what = f'{_kind_of(statement)} "{_name_of(statement)}"'
+    if isinstance(statement, s.Drop):
+        return f"{what} {'dropped' if is_done else 'is not there'}"
+    if not isinstance(statement, s.Creation):
+        return f"{what} refreshed"
+    return f"{what} {KINDS[_kind_of(statement)].done if is_done else 'exists'}"
+
+
+def one_line(catalog: Catalog, kind: str, name: str) -> str:
+    """The statement that made a definition, on one line and without its secrets."""
+    return masked(" ".join(catalog.text_of(kind, name).split()))
+
+
+def masked(sql: str) -> str:
+    """A statement without its secrets.
+
+    >>> masked("… TO WEBHOOK (url = 'https://a', secret = 'it''s me')")
+    "… TO WEBHOOK (url = 'https://a', secret = '***')"
+    """
+    return re.sub(r"(?i)(\bsecret\s*=\s*)'(?:[^']|'')*'", r"\1'***'", sql)
+
+
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
