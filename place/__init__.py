@@ -1,6 +1,8 @@
 """PLACE: continuous queries over moving objects."""
 
+from place.connection import Connection
+from place.model.result import Deltas
 from place.session import Session, connect
 
-__all__ = ["Session", "connect"]
+__all__ = ["Connection", "Deltas", "Session", "connect"]
 __version__ = "0.1.0"

@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "place.statements": BELOW_SESSION,
     "place.session": BELOW_SESSION
     | {"place.client", "place.connection", "place.statements", "place.subscription"},
-    "place": {"place.session", "place.client"},
+    "place": {"place.session", "place.connection", "place.model"},
     "place.script": BELOW_SESSION | {"place.session", "place.statements"},
     "place.server": FRONT | {"place.web"},
     "place.web": FRONT,

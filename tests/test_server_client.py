@@ -1,12 +1,14 @@
 """One protocol: what a session in this process does, a client of a server does alike."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -334,6 +336,16 @@ def test_a_subscription_has_at_once_what_is_there(client: Client) -> None:
     with client.subscribe("nobody") as subscription:
         assert list(subscription) == []
     assert time.monotonic() - began < 30, "an empty answer is known to be empty"
+
+
+def test_the_http_example_of_the_python_page_works(served: Running) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "python.md").read_text("utf-8")
+    _, _, text = page.partition("## The same over HTTP")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(
+        code.replace("http://localhost:8765", served.url),
+        {"noon": datetime(2026, 1, 31, 12, tzinfo=UTC)},
+    )
 
 
 def test_a_subscription_survives_a_restart_of_the_server(
