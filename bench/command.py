@@ -13,7 +13,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, knn, match, papers, pipeline, progressive, serve, skew, stream, tick
+from bench import (
+    cache,
+    knn,
+    match,
+    papers,
+    pipeline,
+    progressive,
+    register,
+    serve,
+    skew,
+    stream,
+    tick,
+)
 from bench.stream_city import SHAPES
 from place.errors import ConfigurationError
 from place.model.space import Space
@@ -39,6 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_match(benches)
     _add_progressive(benches)
     _add_stream(benches)
+    _add_register(benches)
     _add_skew(benches)
     _add_knn(benches)
     _add_tick(benches)
@@ -147,6 +160,32 @@ def _add_stream(benches: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parser.add_argument(f"--{option}", action="store_true", help=what)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.set_defaults(run=run_stream)
+
+
+def _add_register(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "register",
+        help="queries registered by a text of statements, and as a query table",
+        description="REGISTER QUERY statements that differ in their rectangles stand in one text, "
+        "which is executed on the local runtime and on Spark, and dropped again; the same "
+        "rectangles are loaded from a file and registered as a query table. All have to cause the "
+        "same deltas. Figures are statements, or rows, a second; exponent says how the time of a "
+        "text grows with its length, from 1,000 queries on (1 is in proportion).",
+        epilog="example: place bench register --queries 100000 --json register.json",
+    )
+    default = register.Setting()
+    parser.add_argument(
+        "--queries",
+        type=_number,
+        default=default.queries,
+        metavar="N",
+        help=f"queries in one text ({default.queries})",
+    )
+    parser.add_argument(
+        "--no-spark", dest="spark", action="store_false", help="only on the local runtime"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.set_defaults(run=run_register)
 
 
 def _add_skew(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -352,6 +391,14 @@ def run_stream(arguments: argparse.Namespace) -> int:
     setting = stream.Setting(**{name: getattr(arguments, name) for name in names})
     figures = stream.measure(setting, Console(highlight=False, stderr=True))
     _tell("stream", [figures.as_json()], arguments.json)
+    return 0
+
+
+def run_register(arguments: argparse.Namespace) -> int:
+    """Run `place bench register`."""
+    setting = register.Setting(arguments.queries, arguments.spark)
+    figures = register.measure(setting, Console(highlight=False, stderr=True))
+    _tell("register", [figures.as_json()], arguments.json)
     return 0
 
 

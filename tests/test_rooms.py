@@ -1,4 +1,4 @@
-"""The house: which room may import which, as the design's table says."""
+"""The house: which room may import which, as the table of docs/architecture.md says."""
 
 import ast
 import re
@@ -159,3 +159,8 @@ def test_the_lock_pins_by_hash_and_names_no_host() -> None:
         assert requirements
         assert all("==" in line for line in requirements)
         assert text.count("--hash=sha256:") >= len(requirements)
+
+
+def test_tests_and_benchmarks_are_of_one_piece_too() -> None:
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
+        assert len(path.read_text("utf-8").splitlines()) <= 500, f"{path} is two files in one"

@@ -1,4 +1,7 @@
-"""Every script holds, on every runtime, in whatever ticks its readings come."""
+"""Every script holds, on every runtime, in whatever ticks its readings come.
+
+That is what docs/design.md calls batch invariance.
+"""
 
 from pathlib import Path
 

@@ -1,8 +1,9 @@
 """What is known of the values of each group: counts, exact sums, least and greatest values.
 
-Values come as whole numbers (`as_numbers`) with weights; a value without weight is not there.
-Groups are slots, and every accumulator is an array by slot. Entries of a whole tick come sorted
-into segments (`place.kernels.segments`), and what is known is told at the end of every segment.
+Values come as whole numbers (`as_numbers`) with weights; a value whose weights add up to 0 is not
+there. Groups are slots, and every accumulator is an array by slot. Entries of a whole tick come
+sorted into segments (`place.kernels.segments`), and an accumulator returns what it knows at the end
+of every segment.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from place.kernels.segments import Segments, add_in_segments, cross_zero
 from place.model.types import Type
 
 LIMB_OF_ONE = 31
-"""Where the sums of DOUBLE begin, before a value needs more."""
+"""The limb of the lowest bit of 1.0: sums of DOUBLE begin there, and widen as values need."""
 
 
 class Known(NamedTuple):
@@ -33,7 +34,8 @@ class Known(NamedTuple):
 
 
 class Slots(Multiset):
-    """Packed rows at slots. A count is anything that is 0 while the row may lose its slot."""
+    """Packed rows at slots. What a count means is up to the caller, but a row whose count is 0 may
+    lose its slot."""
 
     def find(self, rows: Longs, weights: Longs) -> Longs:
         """The slot of each row, a new one if it has none; −1 of a row without weight."""
@@ -50,7 +52,8 @@ class Slots(Multiset):
         self.hold(int(np.count_nonzero(now)) - int(np.count_nonzero(before)))
 
     def hold(self, more: int) -> None:
-        """So many more slots have a count than before."""
+        """Note that `more` slots have got a count other than 0; a negative number says that some
+        lost it."""
         self._live += more
 
 
@@ -153,10 +156,10 @@ def _pairs(slots: Longs, numbers: Longs) -> Longs:
 
 
 class TextOrder:
-    """Ranks of texts in the order of the texts, given as the texts come.
+    """Ranks of texts in the order of the texts, assigned as new texts arrive.
 
-    A new text gets a rank between those of its neighbours; where there is none left, all ranks are
-    given anew, and `version` tells it.
+    A new text gets a rank between those of its neighbours. Where there is none left, all texts get
+    new ranks and `version` grows, so that those who keep ranks know that theirs are out of date.
     """
 
     STEP = 1 << 32
@@ -232,7 +235,8 @@ class Extremes:
     def run(
         self, segments: Segments, numbers: Longs, items: Longs, signs: Longs, size: int
     ) -> Known:
-        """Take values that come and go, as `Values` tells: the extreme one after each segment."""
+        """Take values that come to groups and leave them, as `Values` found. Returns the extreme
+        value after each segment."""
         self._reserve(size)
         ranks = self._ranks_of(numbers, signs)
         heaps = (self._ranks, self._after, self._held, self._roots, self._present)
@@ -272,7 +276,7 @@ class Extremes:
         return ~ranks if self._greatest else ranks
 
     def _rank_again(self) -> None:
-        """All texts may have other ranks than they had when they came."""
+        """All texts may have got other ranks since they came: sort them again."""
         if self._version != self._order.version:
             self._version = self._order.version
             every = self._order.known(self._values.rows[: self._values.used, 1])

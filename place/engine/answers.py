@@ -51,7 +51,8 @@ class Answers:
         return Observed(rows=rows, seconds=Counter({key: seconds}))
 
     def take(self, parts: Sequence[PartialAnswer]) -> list[Change]:
-        """What parts change, one stage after the other."""
+        """The changes of whole answers that follow from the parts of all cells, one stage after the
+        other."""
         changes: list[Change] = []
         for stage in sorted({part.stage for part in parts}):
             changes += self._stage([part for part in parts if part.stage == stage])
@@ -71,7 +72,8 @@ class Answers:
             told = chain.take(flow, Span(-NEVER, NEVER), self._counters)
             told = settled(told, shape)
             self._counters.count("answer", told.queries, told.weights)
-            # What ends may begin again at the same instant, with some of the same rows.
+            # A query that ends may begin again at the same instant with some of the same rows; then
+            # the rows of both have to be settled against each other.
             is_settled = not ended & chain.queries
             changes += changes_of(told, self._queries, is_settled=is_settled)
         for number in ended:
@@ -112,7 +114,8 @@ class Answers:
 
 
 def _wanted(query: Query) -> int:
-    """How many of all rows are chosen."""
+    """How many of the rows that cells have chosen are in the answer: k, or the rows of the
+    window."""
     if query.nearest is not None:
         return query.nearest.k
     assert query.window is not None
@@ -120,7 +123,7 @@ def _wanted(query: Query) -> int:
 
 
 def _renumbered(flow: Flow, numbers: Longs, dictionary: Dictionary) -> Flow:
-    """A flow whose queries are counted by these numbers, and whose texts by this dictionary."""
+    """The same flow with these numbers for its queries, and with the texts of this dictionary."""
     moved, marks = flow.recoded(dictionary), flow.marks
     return Flow(
         numbers[flow.queries],

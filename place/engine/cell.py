@@ -1,7 +1,8 @@
 """The cell: the objects of a row meet the regions of a column, and what changed comes out.
 
-A tick passes through it in one piece: stores open it as versions, each region join finds its pairs,
-and each chain of operators makes of them what its queries tell.
+A tick passes through it in one piece: the stores open it as versions, each region join finds the
+pairs of object and region that changed, and each chain of operators turns these pairs into the
+changes of its queries' answers.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ MANY_FORMS = 1024
 class Changes:
     """Queries that come and go between two ticks.
 
-    `tables` are the rows of the tables that registered queries read, `contents` what windows hold
-    already. `stage` puts what happens at one instant in order. A query that is asked once may have
-    to be where another one is: `beside` is the name of that one.
+    `tables` are the rows of the tables that registered queries read, `contents` what their windows
+    already hold. `stage` puts what happens at one instant in order. A query that is asked once may
+    have to run in the cells of a registered one: `beside` is the name of that one.
     """
 
     instant: int
@@ -81,7 +82,7 @@ class Cell:
         self.joins: dict[JoinKey, RegionJoin] = {}
         self._presence = Presence()
         self._named: dict[tuple[str, str, int], int] = {}
-        """How many queries have each of the query tables that name focal objects."""
+        """For each query table that names focal objects, how many queries read it."""
         self.chains = Chains(place.matrix, self.stores, self.dictionary, threads)
         stores, queries = self.stores, self.queries
         conditions = Conditions(
@@ -118,16 +119,19 @@ class Cell:
         heard: Mapping[str, Due],
         stage: int = 0,
     ) -> list[Found]:
-        """Take all that is told up to an instant; the changes of this cell's part of the answers.
+        """Take a tick: all messages up to an instant. Returns the changes of this cell's part of
+        the answers.
 
-        `told` are messages with the expiries of objects, `heard` the same without them.
+        `told` are the messages of each stream together with the expiries of its objects, `heard`
+        are the messages alone, which windows need.
         """
-        if not len(self.queries):  # nobody asks what was in between
+        if not len(self.queries):  # without queries only the last state of each object matters
             self.stores.take({name: messages for name, (messages, _) in told.items()})
             return []
         if not self._retained.names & told.keys():
             return self._take(after, until, told, heard, stage)
-        # What is let go of depends on the instant, and so may what is found at the next one.
+        # Which objects are let go of depends on the instant, and that may decide what is found at
+        # the next instant; so a tick of a stream with retention goes instant by instant.
         found: list[Found] = []
         dues = [due for _, due in told.values()]
         for instant in np.unique(np.concatenate(dues)).tolist():
@@ -174,7 +178,7 @@ class Cell:
         return [named for named, queries in self._named.items() if queries]
 
     def _run(self, tick: Tick, marks: Marks, stage: int, ended: Sequence[int] = ()) -> list[Found]:
-        """Region joins, then chains, from the bottom to what is told."""
+        """Run a tick: the region joins find pairs, then the chains make changes of them."""
         flows: dict[int, list[Flow]] = {}
         for join in self.joins.values():
             matches = join.take(tick)
@@ -235,7 +239,8 @@ class Cell:
         return [PartialAnswer(tuple(self.queries.asked(known)), moved, stage, places)]
 
     def _settle(self, *, has_polygons: bool) -> None:
-        """What was found has been told."""
+        """Finish after the changes were collected: joins forget how regions were before, polygons
+        that no region uses any more are dropped."""
         for join in self.joins.values():
             join.settle()
         if has_polygons and len(self.polygons):
@@ -341,7 +346,8 @@ class Cell:
         return self._presence.begin(number, numbers, self.stores.focals.places, changes.instant)
 
     def _tells_marks(self, query: Query) -> bool:
-        """Of the cells that hold a query together, one tells that it is there."""
+        """Is this the cell that sends the query's marks? Several cells may hold a query together,
+        and exactly one of them must."""
         return self.place.row == 0 and (query.query_table is None or self.place.column == 0)
 
     def _join(self, compiled: Compiled) -> RegionJoin:
@@ -373,7 +379,8 @@ class Cell:
         return marks
 
     def _forget(self, ended: Sequence[int]) -> None:
-        """Let go of what nobody needs any more."""
+        """Drop what belonged only to queries that have ended: chains, joins, tables and focal
+        objects."""
         if not ended:
             return
         idle = self.chains.forget(list(ended))
@@ -475,7 +482,7 @@ def _named_by(query: Query) -> tuple[str, str, int] | None:
 
 
 def _at(told: Mapping[str, Due], instant: int) -> dict[str, Due]:
-    """What each stream tells at an instant."""
+    """The messages of each stream at one instant."""
     found = {}
     for name, (messages, due) in told.items():
         low, high = np.searchsorted(due, [instant, instant + 1]).tolist()

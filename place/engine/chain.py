@@ -80,13 +80,14 @@ class Chain:
             operator.begin(query, content)
 
     def end(self, query: int) -> None:
-        """A query ends; the next flow takes back what it holds."""
+        """End a query; the next call of `take` also takes back the rows that it still holds."""
         for operator in self.operators:
             operator.end(query)
         self.queries.discard(query)
 
     def take(self, flow: Flow, span: Span, counters: Counters) -> Flow:
-        """What a flow of the region join, or of cells, makes of the answers."""
+        """Send a flow of the region join (or of several cells) through the operators, from the
+        lowest to the highest: the rows that join and leave answers."""
         for operator in self.operators:
             with counters.timed((id(self), operator.name)):
                 flow = operator.take(flow, span)
@@ -169,7 +170,8 @@ def _kept(shape: QueryShape) -> list[tuple[Field, ...] | None]:
 
 
 def is_settled_by_keys(shape: QueryShape) -> bool:
-    """Can no two rows of an answer be alike, because they name all that they are made of?"""
+    """Are the rows of an answer always different, because they hold the keys of all that they are
+    made of?"""
     project = next(step for step in shape.upper if isinstance(step, ProjectSpec))
     plain = all(isinstance(expression, Column) for _, expression in project.outputs)
     return shape.is_keyed and plain
@@ -186,7 +188,8 @@ def _by_sign(weights: Longs) -> tuple[Longs | slice, Longs | slice]:
 
 
 def settled(flow: Flow, shape: QueryShape) -> Flow:
-    """The rows of answers of which none takes back another at the same instant."""
+    """The same flow after rows that leave and join at the same instant have cancelled each
+    other."""
     return flow if is_settled_by_keys(shape) or not len(flow) else consolidated(flow)
 
 

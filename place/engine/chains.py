@@ -34,7 +34,8 @@ class Chains:
         self._chains: dict[QueryShape, Chain] = {}
         self._chain_of: dict[int, Chain] = {}
         self._candidates: dict[QueryShape, int] = {}
-        """The number under which the candidates of kNN queries of a shape are known."""
+        """For each shape of kNN queries, the number under which the region join knows their
+        candidates."""
         self._tables: dict[str, tuple[Relation, pa.Table]] = {}
         self._partners: dict[tuple[str, tuple[int, ...]], Columns] = {}
 
@@ -85,7 +86,8 @@ class Chains:
         return self._candidates.get(chain.shape, number)
 
     def forget(self, ended: list[int]) -> list[int]:
-        """Queries have ended; the numbers of candidates that nobody chooses from any more."""
+        """Forget queries that have ended. Returns the numbers of sets of candidates that no query
+        uses any more."""
         gone: list[int] = []
         left = {id(chain): chain for n in ended if (chain := self._chain_of.pop(n, None))}
         for shape in [chain.shape for chain in left.values()]:
@@ -98,7 +100,7 @@ class Chains:
         return gone
 
     def forget_tables(self, read: set[str]) -> None:
-        """Let go of tables that nobody reads."""
+        """Drop the tables that no query reads any more."""
         self._tables = {name: rows for name, rows in self._tables.items() if name in read}
         self._partners = {key: rows for key, rows in self._partners.items() if key[0] in read}
 

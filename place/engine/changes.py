@@ -26,11 +26,12 @@ from place.plan.query import Query
 
 @dataclass(frozen=True)
 class Change:
-    """Rows of queries, by columns, that joined (+1) or left (−1) their answers.
+    """Rows of queries, by columns, that all joined (+1) or all left (−1) their answers.
 
-    `instants` is one for all rows, or one for each. `is_settled` tells that no other change can
-    hold the same row with the opposite sign. `owners` are the places in `queries` of the query that
-    each row is of; None if there is only one. All queries have rows of the same types.
+    `instants` has one instant for all rows, or one for each. `is_settled` says that no other change
+    can hold the same row with the opposite sign. `owners` says for each row which of `queries` it
+    belongs to, by its position there; it is None if there is only one query. All queries have rows
+    of the same types.
     """
 
     queries: tuple[Query, ...]
@@ -83,9 +84,10 @@ class Change:
 
 
 def settle(changes: Sequence[Change]) -> list[Change]:
-    """Leave only the changes that matter, in the order of their instants where they are few.
+    """Cancel rows that leave and join at the same instant; few changes are put in the order of
+    their instants.
 
-    The order does not depend on how the changes were found, but by the cells they come from.
+    The order does not depend on how a cell found its changes, only on which cells they come from.
     """
     settled: list[Change] = []
     groups: dict[str, list[Change]] = {}

@@ -82,10 +82,10 @@ class Filter:
 
 
 class JoinKey(NamedTuple):
-    """Regions that are joined together: they meet the same relation by the same columns.
+    """Which regions are joined together: those that meet the same relation by the same columns.
 
-    `readings` tells that they meet readings and not objects, `moves` that they may change within a
-    tick. `alone` is the number of a query whose regions share with no others, or −1.
+    `readings` says that they meet readings and not objects, `moves` that they may change within a
+    tick. `alone` is the number of a query whose regions are joined apart from all others, or −1.
     """
 
     subject: str
@@ -124,11 +124,12 @@ class QueryShape:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a cell makes of a query.
+    """A query as a cell runs it.
 
-    `boxes` are its attribute boxes, over which a query without a place is found; `checks_boxes`
-    tells that they have to be asked of candidates, `residual` is what no box can decide. `reads`
-    are the columns of the object that make a difference while it stays within the region.
+    `boxes` are its attribute boxes; a query without a place is found by them. `checks_boxes` says
+    that they also have to be asked of candidates, and `residual` is the condition that no box can
+    decide. `reads` are the columns of the object that matter while it stays within the region: if
+    one of them changes, its row may.
     """
 
     asked: Query
@@ -160,7 +161,7 @@ class Compiled:
 
     @property
     def filtered(self) -> tuple[int, ...]:
-        """The columns of the object that are asked for or told if INSIDE comes first."""
+        """The columns of the object that conditions or outputs read if INSIDE comes first."""
         asked = () if self.filter.condition is None else columns_of(self.filter.condition)
         mine = {c.index for c in asked if not _is_constant(self.asked, c)}
         return tuple(sorted(mine | set(self.reads)))
@@ -279,7 +280,7 @@ def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
         indexed = found.boxes == ({},)
     else:
         dimensions = _best_dimensions(found.boxes)
-        # Of several boxes each only tells that an object may be in the region.
+        # Where there are several boxes, each of them only says that an object may be in the region.
         indexed = len(found.boxes) <= 1 and all(set(b) <= set(dimensions) for b in found.boxes)
     told = {
         Column(source, index, Type.NULL, "")

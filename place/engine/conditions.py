@@ -75,10 +75,11 @@ class Matches:
 
 @dataclass(frozen=True)
 class Asked:
-    """The join that asks: its regions, and what it knows of its queries.
+    """What decides for one region join: its regions, and facts about its queries.
 
-    `streamed` are the queries whose query tables stream in, with the focal object that each version
-    of an owner names, or None; `second` those with an INSIDE of their own beside a query table.
+    `streamed` holds the queries whose query tables are streams of regions, each with the focal
+    object that every version of a region names, or None. `second` holds the queries that have an
+    INSIDE of their own beside a query table.
     """
 
     key: JoinKey
@@ -224,8 +225,8 @@ class Conditions:
         return found & ~itself
 
     def _restless(self, asked: Asked, matches: Matches) -> Longs:
-        """Which pairs may change an answer: who enters or leaves, and whose row says something
-        else."""
+        """Which pairs can change an answer: those that enter or leave, and those whose row is
+        different now."""
         live: Bools = matches.was != matches.now
         stays = np.flatnonzero(matches.was & matches.now)
         if not len(stays):
@@ -287,10 +288,11 @@ class Conditions:
 
 
 def _is_none_itself(asked: Asked, source: Versions | TickReadings) -> bool:
-    """Can no pair be an object and the region that it leads?
+    """Can we be sure that no pair consists of an object and the region that it leads itself?
 
-    Of regions that tell only who comes and goes, such a pair is one only where the object itself
-    comes or goes, or the region follows another.
+    Where a join reports only who enters and who leaves, an object and its own region, which moves
+    with it, can be reported only if the object appears or disappears, or if the region begins to
+    follow another object.
     """
     index = asked.index
     if asked.streamed or index.modes[: index.size].any() or isinstance(source, TickReadings):
@@ -302,7 +304,7 @@ def _is_none_itself(asked: Asked, source: Versions | TickReadings) -> bool:
 def _together(index: RegionIndex, pairs: RegionPairs) -> RegionPairs:
     """Each pair of a region and an object once, although a region may have several boxes."""
     siblings = index.siblings[pairs.rows]
-    # Most have one box, and the other has never been anywhere.
+    # Most regions need only one box: their other box has never held anything.
     several = (siblings >= 0) & index.shown[siblings]
     some = np.flatnonzero(several)
     if not len(some):

@@ -1,4 +1,5 @@
-"""Rows that come and go at one instant are summed up: what cancels out is not told."""
+"""Rows that come and go at one instant are summed up, and those that cancel each other are left
+out."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ class Counters:
         self._since.pop(query, None)
 
     def read(self, what: object, count: int) -> None:
-        """So many rows of what queries read together: objects that changed, or passed a filter."""
+        """Count rows that all queries of a join read together: objects that changed, or passed a
+        filter."""
         self._read[what] += count
 
     def count(self, edge: str, queries: Longs, weights: Longs | None = None) -> None:

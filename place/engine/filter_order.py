@@ -98,7 +98,8 @@ class FilterOrder:
         passes: Callable[[Compiled], Passes],
         polygons: Polygons,
     ) -> Turned:
-        """Look at a tick that has been found out; the queries that should have other plans."""
+        """Look at a tick after its changes were found. Returns the queries that should change to
+        the other plan."""
         better: Turned = []
         for number in self._before:
             compiled, counted = queries.compiled[number], self._counted[number]
@@ -134,7 +135,7 @@ class FilterOrder:
         polygons: Polygons,
     ) -> None:
         counted = self._counted[number]
-        # Who appears does so once; the order is for those who move.
+        # Objects that appear do so only once: only those that move decide about the order.
         moving = versions.alive(versions.before) & ~versions.messages.gone
         there = np.flatnonzero(moving)
         step = max(1, len(there) // SAMPLE)

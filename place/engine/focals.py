@@ -50,9 +50,10 @@ class Focals:
         return self._count
 
     def add(self, stream: str, slots: Longs, places: Floats) -> Longs:
-        """Follow objects that no region of this cell has followed so far; their numbers.
+        """Follow more objects, which no region of this cell has followed so far. Returns their
+        numbers.
 
-        `slots` are those among the objects of this cell's row, −1 for objects of another.
+        `slots` are their slots among the objects of this cell's row, −1 for objects of another row.
         """
         if stream not in self._names:
             self._names.append(stream)
@@ -69,7 +70,8 @@ class Focals:
         return numbers
 
     def keep(self, used: Bools) -> Longs:
-        """Forget all others; the new number of each old one, of which −1 stays −1."""
+        """Keep only the focal objects in use. Returns the new number of each old one; −1 (none)
+        stays −1."""
         chosen = np.flatnonzero(used[: self._count])
         numbers = np.full(self._count + 1, -1, np.int64)
         numbers[chosen] = np.arange(len(chosen))
@@ -81,7 +83,7 @@ class Focals:
         return numbers
 
     def settle(self, moves: FocalMoves) -> None:
-        """A tick is over: all are where they went last."""
+        """End a tick: every focal object is now where it went last."""
         self.places[moves.numbers] = moves.places
 
     def seats(self, subject: str) -> Longs:

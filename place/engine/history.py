@@ -1,9 +1,10 @@
-"""The history of a stream: what queries need that begin before now.
+"""The history of a stream: its last readings, for queries that begin before now.
 
-A window sees the readings before its registration, and a query over several streams begins where
-the slowest of them is. So the last readings of each stream are kept, those after a floor, and for
-each object that sent one of them the reading that it had sent last before the floor. All other
-objects are as they were at the floor, so the objects at any instant since can be put together.
+A window also sees readings from before its registration, and a query over several streams begins
+where the slowest of them is. So each stream keeps its last readings: all after an instant that is
+called the floor. For each object that sent one of these readings it also keeps the last reading
+before the floor. An object that sent none since the floor is now as it was at the floor. From both
+together follow the objects at any instant since the floor.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ from place.model.schema import Stream
 from place.model.time import BEGINNING
 
 MOST_RECENT = 1_000_000
-"""Readings that wait for a stream that is slow or silent."""
+"""How many readings may wait for another stream that is slow or silent."""
 HISTORY = 10_000
-"""Readings that every stream keeps for windows to come; the option `history` keeps more."""
+"""How many readings every stream keeps for later windows; the option `history` keeps more."""
 SLACK = 4
-"""Readings are let go when there is one of so many too much."""
+"""Old readings are dropped only when a history is exceeded by this part (a quarter) of itself."""
 
 
 @dataclass
 class History:
-    """The readings since a floor, and what their objects said last before it.
+    """The readings since the floor, and the last reading before it of each object that sent one of
+    them.
 
-    `base` holds each key that spoke or expired since; one that is not alive there was not there.
+    `base` has a slot for each key that sent a reading or expired since the floor. A key that is not
+    alive in `base` did not exist at the floor.
     """
 
     stream: Stream
@@ -42,30 +45,34 @@ class History:
     fresh: list[Messages] = field(default_factory=list)
     floor: int = BEGINNING
     is_loose: bool = False
-    """Are there readings that the objects have not taken, and how these were is not remembered?"""
+    """Does `recent` hold readings for which `base` does not have the state before them? The objects
+    have not taken these readings yet, so the objects themselves are still that state."""
 
     @staticmethod
     def empty(stream: Stream, dictionary: Dictionary, floor: int = BEGINNING) -> History:
         return History(stream, Objects(stream, dictionary), floor=floor)
 
     def load(self, base: Messages) -> None:
-        """Remember what objects had said by the floor; who is gone was not there."""
+        """Load the state of objects at the floor; those that are marked as gone did not exist
+        then."""
         self._put(base.keys, base.times, ~base.gone, base.rows)
 
     def __len__(self) -> int:
         return sum(map(len, self.recent)) + sum(map(len, self.fresh))
 
     def hear(self, messages: Messages) -> None:
-        """Readings that the objects have not taken yet."""
+        """Add readings that the objects have not taken yet."""
         if len(messages):
             self.fresh.append(messages)
 
     def fold(self, closed: int, slowest: int | None, now: Sequence[Objects]) -> None:
-        """Take what is fresh, let go of what is too much, and remember how it was before the rest.
+        """Take the fresh readings, drop those that are too many, and remember the state before the
+        rest.
 
-        `closed` is the last complete instant of the stream, `slowest` that of all streams, or None
-        while one is silent. `now` are the stores of the objects before the fresh readings. A little
-        more than a history is kept, so that readings are let go only now and then.
+        `closed` is the last complete instant of the stream, `slowest` that of the slowest stream,
+        or None while one of the streams has sent nothing. `now` are the stores of objects before
+        they take the fresh readings. Readings are dropped only when they are clearly more than a
+        history holds, because dropping costs time.
         """
         is_much = self._is_much(closed)
         if is_much and self._rises_at_once(closed, slowest):
@@ -82,10 +89,10 @@ class History:
         self.fresh = []
 
     def _rises_at_once(self, closed: int, slowest: int | None) -> bool:
-        """Raise the floor above all readings that are complete, if that is where it belongs.
+        """Raise the floor above all complete readings if it belongs there. Did it rise?
 
-        The objects are then just as they are at the floor, and nothing has to be remembered: that
-        saves most of the work where a tick has more readings than a history.
+        The objects are then exactly as they are at the floor, and nothing has to be remembered:
+        where a tick has more readings than a history holds, that saves most of the work.
         """
         if self.stream.timeout is not None:
             return False
@@ -134,7 +141,7 @@ class History:
         self.fresh = [said.take(fresh)] if len(fresh) else []
 
     def _new_floor(self, due: Longs, closed: int, slowest: int | None) -> int:
-        """Where the floor belongs, given the instants of all readings."""
+        """Where the floor has to be, given the instants of all readings."""
         floor = self._wanted(due[due <= closed], closed)
         waits = slowest is None or slowest < floor
         if waits and len(due) <= MOST_RECENT:
@@ -152,7 +159,8 @@ class History:
         return floor
 
     def _raise_base(self, said: Messages, due: Longs, keys: Longs, closed: int) -> None:
-        """What objects had said by the floor, of those that spoke or expired after it."""
+        """Move `base` up to the new floor: the state at the floor of all objects that sent a
+        reading or expired after it."""
         stream, old = self.stream, self.base
         ready = np.flatnonzero(due <= self.floor)
         ready = ready[np.argsort(said.times[ready], kind="stable")]
@@ -166,7 +174,7 @@ class History:
         self._put(old.keys[slots], old.times[slots], old.alive[slots], old.columns.take(slots))
         last = said.take(ready)
         wanted = np.isin(last.keys, keys) | (self.base.find_all(last.keys) >= 0)
-        if stream.timeout is not None:  # those that expire before anybody has seen them
+        if stream.timeout is not None:  # objects that expire before any query has seen them
             ends = ceil_all(last.times + stream.timeout, stream.evaluate)
             wanted |= (ends > self.floor) & (ends <= closed)
             wanted |= np.isin(last.keys, last.keys[wanted])
@@ -176,7 +184,7 @@ class History:
         self._put(last.keys, last.times, ~last.gone, last.rows)
 
     def _remember(self, keys: Longs, now: Sequence[Objects]) -> None:
-        """How objects are that speak for the first time since the floor."""
+        """Remember the present state of objects that send their first reading since the floor."""
         unknown = np.unique(keys[self.base.find_all(keys) < 0])
         self.base.take_all(unknown)
         for store in now:
@@ -188,7 +196,7 @@ class History:
                 self._put(unknown[here], store.times[at], np.ones(len(here), np.bool_), rows)
 
     def lose(self, expired: Messages) -> None:
-        """Objects that expired, as they were."""
+        """Objects that expired, with their last readings."""
         unknown = np.flatnonzero(self.base.find_all(expired.keys) < 0)
         if len(unknown):
             some = expired.take(unknown)
@@ -201,9 +209,9 @@ class History:
         self.base.alive[slots] = there
 
     def at(self, instant: int, now: Messages) -> tuple[Messages, Messages]:
-        """What each object had said last at an instant, and what it said later.
+        """The last reading of each object at an instant, and all later readings.
 
-        `now` are the objects of the stream.
+        `now` are the present objects of the stream.
         """
         stream, base = self.stream, self.base
         same = now.take(np.flatnonzero(base.find_all(now.keys) < 0))

@@ -26,17 +26,18 @@ from place.kernels.inside import SPHERE_CIRCLE, inside_pairs, unit_vectors
 from place.kernels.version_links import merge_within_instants, pick_versions
 
 Passes = Callable[[Columns], Bools]
-"""Which rows of the subject pass what stands before the join."""
+"""A filter below the join: which rows of the subject meet regions at all."""
 
 NO_VECTORS = np.empty((0, 3))
 
 
 @dataclass(frozen=True)
 class RegionPairs:
-    """Rows of regions and slots of objects, with the instants at which something happens to them.
+    """Pairs of a region's row and an object's slot, each with the instant at which it may change.
 
-    `was` and `now` tell whether the object is within the shape before the instant and at it.
-    `before` and `after` are the versions of the object. Readings are pairs that were not before.
+    `was` and `now` say whether the object is within the shape just before the instant and at it.
+    `before` and `after` are the object's versions at these times. For a reading `was` is never
+    true, because it exists only at its own instant.
     """
 
     rows: Longs
@@ -80,7 +81,7 @@ NO_PAIRS = RegionPairs(_NO_LONGS, _NO_LONGS, _NO_LONGS, _NO_BOOLS, _NO_BOOLS, _N
 
 
 class Matcher:
-    """Finds the pairs of one region index, and keeps what helps from tick to tick."""
+    """Finds the pairs of one region index, and keeps between ticks what makes that faster."""
 
     def __init__(
         self, dimensions: tuple[int, ...], polygons: Polygons, threads: int, passes: Passes | None
@@ -90,12 +91,12 @@ class Matcher:
         self._threads = threads
         self._passes = passes
         self.passed = 0
-        """How many versions have passed what stands before the join, themselves or as they were."""
+        """How many versions have passed the filter below the join, now or in the version before."""
         self._bulk = BulkMatcher()
         self._slots = _SlotPlaces()
 
     def reset(self) -> None:
-        """Regions have come or gone."""
+        """Start anew, because regions have come or gone."""
         self._bulk.reset()
 
     # What is there, whatever happens
@@ -222,7 +223,8 @@ class Matcher:
     ) -> RegionPairs:
         """One pass over the versions of objects and the moves of regions.
 
-        `shifts` tells of each region whether objects that stay within matter while it changes.
+        `shifts` says for each region whether objects that stay within it have to be reported when
+        it changes.
         """
         store, size = objects.store, index.size
         every = np.arange(store.size)
@@ -359,7 +361,7 @@ class _Sequence:
 
 
 class _SlotPlaces:
-    """Where the objects at all slots are and were, from instant to instant."""
+    """Where the object at each slot is, and where it was before the present instant."""
 
     def __init__(self) -> None:
         self._points = np.empty((0, 4))
@@ -369,11 +371,11 @@ class _SlotPlaces:
         self._revision: tuple[int, int] | None = None
 
     def is_stale(self, store: Objects) -> bool:
-        """Has the store changed without this having seen it?"""
+        """Has the store changed since this was filled?"""
         return self._revision != (id(store), store.revision)
 
     def fill(self, store: Objects, places: Floats) -> None:
-        """All objects stand where they are."""
+        """Begin with the present places of all objects."""
         self._points = np.concatenate([places, places], axis=1)
         self._moved = np.zeros(len(places), np.bool_)
         self._last = np.empty(0, np.int64)
@@ -400,7 +402,8 @@ class _SlotPlaces:
         return points, moved
 
     def seen(self, store: Objects, settles: bool) -> None:
-        """This is as the store will be when it has taken the tick."""
+        """Note that this is as the store will be when it has taken the tick, so that it need not be
+        filled again."""
         revision: int = store.revision
         self._revision = (id(store), revision + settles)
 

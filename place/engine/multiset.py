@@ -85,7 +85,8 @@ class Added(NamedTuple):
 
 
 class Multiset:
-    """Packed rows at slots, with their counts. A slot stays one row's until `compact` says so."""
+    """Packed rows at slots, with their counts. A row keeps its slot until `compact` gives it
+    another."""
 
     def __init__(self, width: int) -> None:
         self.rows = np.empty((8, width), np.int64)

@@ -64,17 +64,18 @@ class NearestRows:
         self._ended.append(row)
 
     def forget_ended(self) -> None:
-        """What queries that ended held has been told: their rows are free."""
+        """Free the rows of queries that have ended, after the deltas that take their answers back
+        were made."""
         self.numbers[self._ended] = -1
         self._free += self._ended
         self._ended = []
 
     def shift_all(self) -> None:
-        """All centres are to be looked at again."""
+        """Have all centres looked at again."""
         self._shifted[: self._size] = True
 
     def settle(self) -> None:
-        """What shifted has been looked at."""
+        """Forget which centres have changed, after they were looked at."""
         self._shifted[: self._size] = False
 
     def renumber(self, numbers: Longs) -> None:

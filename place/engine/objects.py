@@ -1,7 +1,7 @@
 """The objects of a relation that a cell holds: the last reading of each key that is alive.
 
-Longs are numbers: those of the stream, the codes of its texts, or, of a table, the numbers of its
-rows, which are objects that never move.
+Keys are kept as numbers: BIGINT keys as they are, texts as their codes in the dictionary. The keys
+of a table are the numbers of its rows, which are objects that never move.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from place.model.types import Type
 
 @dataclass(frozen=True)
 class Messages:
-    """What keys of a relation say, in order: their rows, or that they are gone."""
+    """Messages of a relation's keys, in order: each has the key's new row, or says that it is
+    gone."""
 
     keys: Longs
     times: Longs
@@ -164,13 +165,14 @@ class Objects:
         enter_slots(self._table, self.keys, np.arange(size))
 
     def messages(self) -> Messages:
-        """The objects that are alive as what they have said last."""
+        """The last messages of all objects that are alive."""
         slots = np.flatnonzero(self.alive[: self.size])
         rows, gone = self.columns.take(slots), np.zeros(len(slots), np.bool_)
         return Messages(self.keys[slots], self.times[slots], gone, rows)
 
     def all_messages(self) -> Messages:
-        """All keys with a slot; those whose objects are not there as gone."""
+        """The last messages of all keys that have a slot; keys without an object are marked as
+        gone."""
         held = np.ones(self.size, np.bool_)
         held[self._free[: self._free_count]] = False
         slots = np.flatnonzero(held)

@@ -57,7 +57,7 @@ class FirstSpec:
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """Groups, what is known of each, and which of them are told."""
+    """Groups and their aggregates, and the condition of HAVING that chooses among them."""
 
     keys: tuple[Expression, ...]
     aggregates: tuple[Aggregate, ...]

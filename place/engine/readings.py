@@ -17,7 +17,8 @@ from place.kernels.arrays import Longs
 from place.model.schema import Column
 
 FACTS = QUERY, END, SLOT, READING = range(4)
-"""Of each entry: its query, the instant at which it leaves, its object's slot, its reading."""
+"""The numbers that each entry has: its query, the instant at which it leaves, the slot of its
+object, and its reading."""
 
 
 class Readings:
@@ -97,7 +98,7 @@ class Readings:
         self._facts[SLOT, slots] = objects
 
     def flow(self, slots: Longs, instants: Longs, weight: int) -> Flow:
-        """Entries that come or leave at instants."""
+        """The flow of entries that come (weight 1) or leave (−1) at these instants."""
         rows: Sources = tuple(None if some is None else some.take(slots) for some in self._rows)
         return Flow(
             self._facts[QUERY, slots],

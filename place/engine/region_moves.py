@@ -87,8 +87,8 @@ NO_MOVES = RegionMoves(
 
 @dataclass(frozen=True)
 class Leadership:
-    """Regions (n × fan rows) that follow focal objects for a while: after an instant, and before
-    another."""
+    """Regions (n × fan rows) that follow focal objects, each for a part of the tick: after one
+    instant and before another."""
 
     rows: Longs
     focals: Longs
@@ -138,10 +138,11 @@ def followed(index: RegionIndex, space: Space, except_for: Longs) -> Leadership:
 
 @dataclass(frozen=True)
 class StreamedRegions:
-    """The regions of a query whose query table streams in, and what the tick makes of them.
+    """The regions of a query whose query table is a stream of regions, and what the tick changes in
+    them.
 
-    `gone` are the rows of owners that are not there any more when the tick is over. `leaders` and
-    `extents` are, where regions follow focal objects, those of each version of the owners.
+    `gone` are the rows of regions that no longer exist at the end of the tick. Where regions follow
+    focal objects, `leaders` and `extents` are those of each version of a region.
     """
 
     query: int
@@ -165,9 +166,9 @@ def streamed(
     focal_moves: FocalMoves,
     places: Floats,
 ) -> StreamedRegions:
-    """What messages to a query table make of the regions of a query.
+    """How messages to a query table change the regions of a query.
 
-    `focals_of` are the numbers of the focal objects that each version names, −1 for none; `places`
+    `focals_of` has the number of the focal object that each version names, −1 for none; `places`
     are where the focal objects were before the tick.
     """
     fan = fan_of(space)

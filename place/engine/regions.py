@@ -1,7 +1,7 @@
 """The regions of a cell that meet one relation by the same columns: arrays, a row for each box.
 
-A region is that of a query, or of a row of its query table, its owner. What regions were and are
-stand side by side for the length of an instant.
+A region belongs to a query, or to a row of the query's query table, which is called its owner. How
+regions were before the present instant, and how they are at it, stand side by side.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Geometry:
 
 
 class RegionIndex:
-    """Growing arrays of regions; a freed row is used again after its instant."""
+    """Arrays of regions that grow; a row that is freed is used again after its instant."""
 
     def __init__(self) -> None:
         self.queries = np.full(16, -1, np.int64)
@@ -78,7 +78,7 @@ class RegionIndex:
         self.siblings = np.full(16, -1, np.int64)
         """Another row of the same region, or −1."""
         self.shown = np.zeros(16, np.bool_)
-        """Has a row had a box that is anywhere?"""
+        """Has this row ever had a box that holds anything?"""
         self.changed = np.zeros(16, np.bool_)
         self._any_changed = False
         self.has_moved = False
@@ -90,11 +90,12 @@ class RegionIndex:
         self._freed: list[int] = []
 
     def settle(self) -> None:
-        """What was done has been told: what is now, is before, and freed rows may be used again."""
+        """End an instant: what regions are now becomes what they were before, and freed rows may be
+        used again."""
         if self._any_changed:
             rows = np.flatnonzero(self.changed[: self.size])
             most = 2 * len(rows) > self.size
-            # What boxes alone decide is not asked for its exact shape.
+            # Regions that are found by their boxes alone need no numbers for an exact test.
             boxes_only = not self._is_led_anew and not self.modes[: self.size].any()
             self.before.take_over(self.now, slice(self.size) if most else rows, boxes_only)
             self._is_led_anew = False

@@ -62,9 +62,9 @@ class Retained:
         tick: Tick,
         has_moved: bool,
     ) -> None:
-        """Let go of objects that lead no region, and that none can reach before they report.
+        """Drop objects that lead no region and that no region can reach before they report again.
 
-        `has_moved` tells that some regions are elsewhere since the last time.
+        `has_moved` says that some regions are elsewhere since the last time.
         """
         tested = np.zeros(store.size, np.bool_)
         if name in tick.objects:

@@ -40,7 +40,7 @@ class Stores:
         self.others: dict[str, Objects] = {}
         self.region_rows: dict[str, Objects] = {}
         self._elsewhere: list[Versions] = []
-        """What the tick says of objects of other rows."""
+        """The versions of the tick of objects of other rows."""
         for stream in streams:
             self.subjects[stream.name] = Objects(stream, dictionary)
             if place.matrix.rows > 1:
@@ -72,7 +72,7 @@ class Stores:
         stores[relation.name] = store
 
     def forget_tables(self, read: set[str]) -> None:
-        """Let go of tables that nobody reads."""
+        """Drop the tables that no query reads any more."""
         for stores in (self.subjects, self.region_rows):
             for name in [n for n, store in stores.items() if n not in read]:
                 if not isinstance(stores[name].relation, Stream):
@@ -136,9 +136,13 @@ class Stores:
         heard: Mapping[str, Due],
         named: Iterable[tuple[str, str, int]],
     ) -> Tick:
-        """A tick as versions of what is held. `told` are messages with the expiries of objects,
-        `heard` those of streams whose readings windows hold, without them. `named` are the query
-        tables that name focal objects: their name, the stream of these, and the column."""
+        """Open a tick: its messages become versions of what the stores hold.
+
+        `told` are the messages of each stream together with the expiries of its objects; `heard`
+        are the messages alone, of streams whose readings windows hold. `named` are the query tables
+        that name focal objects: each with its name, the stream of the focal objects, and the column
+        that names them.
+        """
         regions = {}
         for name, (messages, instants) in told.items():
             if name in self.region_rows:
@@ -176,14 +180,15 @@ class Stores:
         return Tick(after, until, objects, regions, readings, moving)
 
     def close(self, tick: Tick) -> None:
-        """The tick is over: the stores take what it has told."""
+        """End a tick: the stores take its last versions."""
         for versions in (*tick.objects.values(), *self._elsewhere, *tick.regions.values()):
             versions.settle()
         self._elsewhere = []
         self.focals.settle(tick.focals)
 
     def take(self, told: Mapping[str, Messages]) -> None:
-        """Take messages while nobody asks what happens in between."""
+        """Take messages without versions, because there is no query that asks what happens in
+        between."""
         for name, messages in told.items():
             mine, others = self._split(name, messages)
             self._change(self.subjects[name], messages.take(mine))
@@ -239,6 +244,6 @@ def _places_of(store: Objects) -> tuple[int, int] | None:
 
 
 def _whereabouts(stream: Relation) -> tuple[int, ...]:
-    """The columns of a stream that tell where its objects are: key, x and y."""
+    """The columns of a stream that say where its objects are: key, x and y."""
     named = (stream.key, stream.x, stream.y)
     return tuple(dict.fromkeys(index for index in named if index is not None))

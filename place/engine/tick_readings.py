@@ -25,8 +25,8 @@ class TickReadings:
     """The readings of a tick in the order of times; of those with one key and time only the last.
 
     `previous` is the reading before each one in its object's life: `i >= 0` is reading i of the
-    tick, `~slot` is what the store held before. Only an object's last reading at an instant is
-    paired with one; `is_paired` tells which are.
+    tick, `~slot` is what the store held before the tick. Only an object's last reading at an
+    instant is paired with the one before it; `is_paired` says which readings are.
     """
 
     store: Objects
@@ -43,9 +43,9 @@ class TickReadings:
 
     @staticmethod
     def of(messages: Messages, instants: Longs, store: Objects) -> TickReadings:
-        """What messages, in the order of their times, say to windows.
+        """The readings among the messages of a tick, which come in the order of their times.
 
-        The slots of their keys are there already; the store does not yet hold their rows.
+        The keys have their slots already; the store does not yet hold the rows.
         """
         slots = store.find_all(messages.keys)
         known = np.flatnonzero(slots >= 0)

@@ -42,7 +42,7 @@ class Timeline:
         self.queries: dict[str, Query] = {}
         self.pending: dict[str, list[Messages]] = {name: [] for name in self.streams}
         self.expired: dict[str, list[Messages]] = {name: [] for name in self.streams}
-        """What objects had said last that expired, until someone takes it."""
+        """The last readings of objects that expired, until the worker's history takes them."""
 
     # Readings
 
@@ -96,8 +96,8 @@ class Timeline:
         return (messages, due) if len(messages) else None
 
     def _with_expiries(self, stream: Stream, ready: Due | None, until: int) -> Due | None:
-        """The same with expiries: an object is gone `timeout` after its last reading, if no other
-        comes before that."""
+        """The same messages with expiries: an object is gone `timeout` after its last reading,
+        unless another reading comes before that."""
         if stream.timeout is None:
             return ready
         cell = self.cell
@@ -174,9 +174,10 @@ def _expiries(
     chosen: Longs,
     until: int,
 ) -> list[tuple[Longs, Longs]]:
-    """The keys of a store that expire, with the instants: those known so far, and those told now.
+    """The keys of a store that expire, with the instants: objects of the store, and those whose
+    readings come now.
 
-    `gone` is marked for readings that are over at their own instant.
+    `gone` is set for readings that have timed out at the very instant at which they take effect.
     """
     assert stream.timeout is not None
     slots = store.take_all(messages.keys[chosen])
@@ -197,7 +198,8 @@ def _expiries(
 
 
 def _last_words(store: Objects, stream: Stream, keys: Longs) -> Messages:
-    """What objects have said last; of those of other rows only where they were."""
+    """The last readings of objects; of objects of other rows only their key and position are
+    known."""
     slots = store.find_all(keys)
     rows = store.columns.take(slots)
     if len(rows.columns) < len(stream.columns):

@@ -82,7 +82,7 @@ def holds(expression: Expression, sources: Sources, size: int, dictionary: Dicti
 def outputs(
     asked: Sequence[Output], sources: Sources, size: int, dictionary: Dictionary
 ) -> Columns:
-    """What a query tells of rows, as columns."""
+    """The outputs of a query for rows, as columns."""
     columns = tuple(schema.Column(output.name, output.expression.type) for output in asked)
     found = [evaluate_all(output.expression, sources, size, dictionary) for output in asked]
     return as_columns(columns, found, dictionary)

@@ -34,7 +34,7 @@ MANY_TEXTS = 100_000
 UNORDERED = ""
 """The partition of readings whose source has no order: they are taken in that of their times."""
 PROBE = "\0probe"
-"""The name of a query that is asked once; no name that can be written is the same."""
+"""The name of a query that is asked once; no statement can contain this name."""
 
 TableOf = Callable[[str], pa.Table]
 """The rows of a table, by its name."""
@@ -68,13 +68,14 @@ class Worker:
         self.readings: dict[str, int] = {}
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
-        """The readings of the last tick that came too late."""
+        """The readings of the last tick that were late."""
         self._seen = Observed()
 
     # The catalog
 
     def become(self, catalog: Catalog, table_of: TableOf) -> list[Found]:
-        """Go over to another version of the catalog; the changes that it causes."""
+        """Go over to another version of the catalog. Returns the changes of answers that this
+        causes."""
         before, self.catalog = self.catalog, catalog
         refreshed = {
             table.name
@@ -111,7 +112,8 @@ class Worker:
         ]
 
     def _content(self, query: Query) -> pa.Table | None:
-        """What a window holds that goes on over other tables; it does not depend on them."""
+        """What the window of a query holds that begins anew because its tables changed. Only
+        windows of time go on: what they hold does not depend on tables."""
         window = query.window
         if window is None or query.query_table is not None or window.rows is not None:
             return None
@@ -124,7 +126,7 @@ class Worker:
         until: int,
         beside: str | None = None,
     ) -> pa.Table | None:
-        """What a window holds that begins now: the readings that its streams remember."""
+        """What a new window holds at first: the readings in the histories of its streams."""
         if query.window is None:
             return None
         self._rise()
@@ -134,7 +136,8 @@ class Worker:
         return timeline.cell.content(query.name)
 
     def _rise(self) -> None:
-        """Remember exactly what is promised, whatever ticks the readings came in."""
+        """Cut the histories to exactly the length that the language promises. Until now they may be
+        longer, depending on ticks; the answer of a window must not."""
         for name, history in self.histories.items():
             history.rise(self.clocks.closed(name), self._slowest())
 
@@ -142,7 +145,7 @@ class Worker:
         return self.clocks.floor() if len(self.histories) > 1 else LATEST
 
     def follow_streams(self) -> None:
-        """Have a clock, a timeline and a past of each stream."""
+        """Have a clock, a timeline and a history for each stream."""
         streams = {stream.name: stream for stream in self.catalog.streams.values()}
         self.clocks.follow(streams.values())
         for counts in (self.readings, self.late):
@@ -180,7 +183,8 @@ class Worker:
         return max([self.clocks.now(streams), *(self.histories[name].floor for name in streams)])
 
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
-        """A timeline as it was at an instant that the streams remember."""
+        """A new timeline with the objects and readings of an instant that lies within the
+        histories."""
         definitions = {s.name: s for s in self.catalog.streams.values()}
         timeline = self._blank([definitions[name] for name in sorted(streams)], instant)
         for name in streams:
@@ -194,7 +198,8 @@ class Worker:
         return timeline
 
     def is_bloated(self) -> bool:
-        """Has it many more texts than objects? Those of objects that are gone are still here."""
+        """Are there many more texts than objects? Texts of objects that are gone stay in the
+        dictionary until the worker is saved and loaded."""
         held = sum(
             store.size
             for line in self.timelines.values()
@@ -319,8 +324,8 @@ def _by_streams(queries: Sequence[Query]) -> Iterable[tuple[frozenset[str], list
 
 
 def _stage(catalog: Catalog) -> int:
-    """The stage of all that follows from a version of the catalog, in whichever cell; what ends
-    with that version comes before."""
+    """The stage of what begins with a version of the catalog, the same in all cells; what ends with
+    that version has the stage before it."""
     return 2 * catalog.version + 1
 
 

@@ -1,8 +1,8 @@
 """A stream's clock: which instants are complete, and which readings come too late.
 
-Event time advances by data alone. A reading tells that its source has reached its time: whatever
-is more than `lateness` older, and comes later in the source's order, is late. So lateness does
-not depend on how readings fall into ticks.
+Event time advances by data alone. A reading says that its source has reached the reading's time. A
+reading that comes later in the source's order, and is more than `lateness` older, is late. So
+lateness does not depend on how readings fall into ticks (docs/design.md, "Time and lateness").
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ LONG_BEFORE = -(1 << 62)
 
 @dataclass
 class Clock:
-    """`closed` is the last instant that is complete; None until the stream has told a time.
+    """`closed` is the last complete instant; it is None until the stream has got a reading or an
+    advance.
 
-    A source of several partitions has an order in each of them: `parts` is what each has closed,
-    and the stream is as far as the slowest that has told a time.
+    A source of several partitions has an order only within each of them. `parts` is the last
+    complete instant of each partition, and the stream is as far as the slowest partition that has
+    sent a reading.
     """
 
     lateness: int = 0
@@ -32,7 +34,7 @@ class Clock:
     parts: dict[str, int] = field(default_factory=dict)
 
     def tell(self, time: int) -> bool:
-        """A reading of this time is there: is it in time? Its own instant stays open for others.
+        """Take a reading of this time. Is it in time? Its own instant stays open for others.
 
         >>> clock = Clock(lateness=2)
         >>> clock.tell(10), clock.tell(8), clock.tell(7)
@@ -44,9 +46,11 @@ class Clock:
         return True
 
     def tell_all(self, times: NDArray[np.int64], part: str | None = None) -> NDArray[np.bool_]:
-        """The same for many readings in the order of their source, or of a partition of it.
+        """Take many readings in the order of their source, or of a partition of it. Which are in
+        time?
 
-        Who is late is behind others, so it cannot move the clock, and need not be left out.
+        A late reading is older than one before it, so it cannot move the clock, and need not be
+        left out.
         """
         if not len(times):
             return np.ones(0, np.bool_)
@@ -67,12 +71,14 @@ class Clock:
         return in_time
 
     def meet(self, parts: Iterable[str]) -> None:
-        """These partitions are about to tell times: the stream waits for all of them."""
+        """Wait for readings of these partitions, too: the stream does not advance until they have
+        sent some."""
         start = LONG_BEFORE if self.closed is None else self.closed
         self.parts = {**dict.fromkeys(parts, start), **self.parts}
 
     def advance(self, time: int) -> None:
-        """All readings up to `time` are told, but for those that may come `lateness` later."""
+        """The source has sent all readings up to `time`, except those that may still come
+        `lateness` later."""
         self._close(time - self.lateness)
         self.parts = {
             part: max(closed, time - self.lateness) for part, closed in self.parts.items()
@@ -97,37 +103,37 @@ class Clocks:
             self._clocks[name] = Clock(latenesses[name])
 
     def tell(self, stream: str, time: int) -> bool:
-        """A reading of this time is there: is it in time?"""
+        """Take a reading of this time. Is it in time?"""
         return self._clocks[stream].tell(time)
 
     def tell_all(
         self, stream: str, times: NDArray[np.int64], part: str | None = None
     ) -> NDArray[np.bool_]:
-        """Readings of these times are there, in this order: which are in time?"""
+        """Take readings of these times, in this order. Which are in time?"""
         return self._clocks[stream].tell_all(times, part)
 
     def meet(self, stream: str, parts: Iterable[str]) -> None:
-        """Partitions of a stream are about to tell times."""
+        """Wait for readings of these partitions of a stream, too."""
         self._clocks[stream].meet(parts)
 
     def parts(self) -> dict[str, dict[str, int]]:
-        """What the partitions of each stream have closed."""
+        """The last complete instant of each partition of each stream."""
         return {name: clock.parts for name, clock in self._clocks.items()}
 
     def times(self) -> dict[str, int | None]:
-        """The last complete instant of each stream, None of one that is silent."""
+        """The last complete instant of each stream; None for one that has sent nothing yet."""
         return {name: clock.closed for name, clock in self._clocks.items()}
 
     def set_times(
         self, times: Mapping[str, int | None], parts: Mapping[str, dict[str, int]]
     ) -> None:
-        """Go on from these."""
+        """Set the clocks to these times."""
         for name, closed in times.items():
             self._clocks[name].closed = closed
             self._clocks[name].parts = parts[name]
 
     def advance(self, time: int, stream: str | None) -> None:
-        """A source (all of them if None) has told all readings up to `time`."""
+        """A source (or all of them, if None) has sent all readings up to `time`."""
         for name, clock in self._clocks.items():
             if stream in (None, name):
                 clock.advance(time)
@@ -138,14 +144,16 @@ class Clocks:
         return BEGINNING if closed is None else closed
 
     def floor(self) -> int | None:
-        """The last instant that is complete in all streams; None while one of them is silent."""
+        """The last instant that is complete in all streams; None while one of them has sent
+        nothing."""
         closed = [clock.closed for clock in self._clocks.values() if clock.closed is not None]
         return min(closed) if closed and len(closed) == len(self._clocks) else None
 
     def now(self, streams: frozenset[str]) -> int:
-        """The instant of what happens to streams now: the slowest of those that told a time.
+        """The instant at which a statement about these streams takes effect: the last complete
+        instant of the slowest of those that have sent anything.
 
-        What reads no stream happens at the latest time that any stream has told.
+        A statement about no stream takes effect at the last complete instant of the fastest stream.
         """
         chosen = [self._clocks[name] for name in streams] or list(self._clocks.values())
         told = [clock.closed for clock in chosen if clock.closed is not None]
@@ -154,7 +162,8 @@ class Clocks:
         return min(told) if streams else max(told)
 
     def join(self, streams: frozenset[str]) -> int:
-        """The instant of registration; a silent stream takes the time of those it meets."""
+        """The instant at which a query over these streams is registered. Streams that have sent
+        nothing yet start with that instant."""
         instant = self.now(streams)
         clocks = [self._clocks[name] for name in streams]
         if any(clock.closed is not None for clock in clocks):
@@ -163,7 +172,8 @@ class Clocks:
         return instant
 
     def complete(self, streams: frozenset[str]) -> int | None:
-        """The last instant that is complete in all of these; None while one of them is silent."""
+        """The last instant that is complete in all of these; None while one of them has sent
+        nothing."""
         closed = [self._clocks[name].closed for name in streams]
         told = [instant for instant in closed if instant is not None]
         return min(told) if told and len(told) == len(closed) else None

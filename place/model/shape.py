@@ -1,7 +1,8 @@
 """The shapes of regions: rectangle, circle, polygon; and the one question asked of them.
 
 Boundaries are closed in all of them: a point on an edge, on a corner or on the circle itself is
-inside. `contains` is the meaning that every kernel has to reproduce.
+inside (docs/design.md, "Closed boundaries"). `contains` is the meaning that every kernel has to
+reproduce.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The two spaces, and what near means in each.
 
-`planar` is Euclid's plane. `wgs84` is the sphere of the design: x is the longitude and y the
-latitude in degrees, distances are metres. Both compare distances by a monotone *measure* that
-needs no root and no arcsine: the squared distance in the plane, the squared chord between unit
-vectors on the sphere. Reference and kernels compute the same float64 expressions in the same
-order, so that a point on a circle is inside on every runtime.
+What they mean is in docs/design.md, "Space". `planar` is Euclid's plane. `wgs84` is a sphere: x is
+the longitude and y the latitude in degrees, distances are metres. Both compare distances by a
+monotone *measure* that needs no root and no arcsine: the squared distance in the plane, the squared
+chord between unit vectors on the sphere. Reference and kernels compute the same float64
+expressions in the same order, so that a point on a circle is inside on every runtime.
 """
 
 from __future__ import annotations

@@ -136,6 +136,42 @@ class Catalog:
     def _texts_of(self, kind: str) -> Definitions[str]:
         return self.texts.get(kind) or Definitions()
 
+    def since(self, before: Catalog) -> CatalogChange:
+        """What has to be done to `before` to have this version, but for texts and rows."""
+        ended, begun = {}, {}
+        for kind in PLURALS:
+            mine = self.of_kind(kind)
+            gone, new = mine.since(before.of_kind(kind))
+            ended[kind] = tuple(key for key in gone if key not in mine)
+            begun[kind] = {key: mine[key] for key in new}
+        return CatalogChange(before.version, self.version, ended, begun, self.revisions)
+
+    def after(self, change: CatalogChange) -> Catalog:
+        """The version that a change leads to; it has neither texts nor rows."""
+        changes: dict[str, Any] = {"revisions": change.revisions, "contents": {}}
+        for kind, plural in PLURALS.items():
+            definitions = self.of_kind(kind)
+            for key in change.ended[kind]:
+                definitions = definitions.without(key)
+            for key, definition in change.begun[kind].items():
+                definitions = definitions.put(key, definition)
+            changes[plural] = definitions
+        return self._next(change.version, {}, changes)
+
     def text_of(self, kind: str, name: str) -> str:
         """The statement that made a definition."""
         return self.texts[kind][fold(name)]
+
+
+@dataclass(frozen=True)
+class CatalogChange:
+    """The way from one version of the catalog to another: which definitions go, and which come."""
+
+    before: int
+    version: int
+    ended: Mapping[str, tuple[str, ...]]
+    begun: Mapping[str, Mapping[str, Any]]
+    revisions: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ended.values())) + sum(map(len, self.begun.values()))

@@ -35,7 +35,8 @@ class Select:
 
 @dataclass(frozen=True)
 class Inside:
-    """Only what changes passes: who enters, who leaves, and whose row changes within."""
+    """INSIDE. Only changes pass: objects that enter or leave the region, and objects within it
+    whose row changes."""
 
     area: Shape | Around
     input: Node
@@ -122,7 +123,7 @@ class Knowledge:
     """What is known when a plan is made.
 
     `inside_first` and `filters_first` are the rows that a reading sends on, on average, in a plan
-    with INSIDE at the bottom and in one with the filters there; None while nobody has counted.
+    with INSIDE at the bottom and in one with the filters there; None while nothing was counted.
     """
 
     inside_first: float | None = None

@@ -22,10 +22,11 @@ class Runtime(Protocol):
     name: str
     catalog: Catalog
     listener: Listener | None
-    """Is told of the deltas of ticks that nobody waits for."""
+    """Gets the deltas of ticks that no call waits for."""
 
     def pause(self) -> AbstractContextManager[None]:
-        """No tick begins meanwhile, so that an answer and what follows it can be told apart."""
+        """Hold up ticks, so that a caller can read an answer and then get exactly the deltas that
+        follow it."""
 
     def change(self, catalog: Catalog) -> list[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""

@@ -145,7 +145,8 @@ def plan_of(runtime: Runtime, query: Query) -> Plan:
 
 
 def merge(found: Iterable[Found], answers: Answers) -> list[Change]:
-    """What cells have found, with the parts of answers that they hold together."""
+    """Put together what cells have found: finished changes, and parts of answers, which `answers`
+    merges."""
     changes: list[Change] = []
     parts: list[PartialAnswer] = []
     for each in found:

@@ -1,8 +1,9 @@
 """The reference: `answer(q, t)` straight from its definition, in plain Python.
 
 No index, no increment, no state: every answer is computed from all readings. It is what all
-other runtimes are held against, so it has to be obviously right. The sections named are those of
-PLACE (GeoInformatica 2005), PLACE04 (STDBM 2004) and GPAC (MDM 2005).
+other runtimes are held against, so it has to be obviously right. docs/design.md says the same in
+words. The sections named are those of PLACE (GeoInformatica 2005), PLACE04 (STDBM 2004) and GPAC
+(MDM 2005).
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def effect(stream: Stream, time: int) -> int:
 
 
 def histories(world: World, stream: Stream, t: int) -> dict[Key, list[Reading]]:
-    """Each key's readings in effect at t, by time; of two with one time the later told counts."""
+    """Each key's readings in effect at t, by time; of two with one time the later in the source
+    counts."""
     told: dict[tuple[Key, int], Reading] = {}
     for reading in world.readings.get(stream.name, ()):
         if effect(stream, reading.time) <= t:

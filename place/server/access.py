@@ -27,7 +27,7 @@ SUBPROTOCOL, OFFERED = "place", "place.token."
 
 @dataclass(frozen=True)
 class Who:
-    """Whoever asks: a name that owns queries, a role, and the token that says so."""
+    """Who sends a request: a name that owns queries, a role, and the token that proves it."""
 
     name: str
     role: Role
@@ -44,7 +44,8 @@ def server_of(connection: HTTPConnection) -> Server:
 
 
 def authenticate(connection: HTTPConnection) -> Who:
-    """Who is asking, by their token; without any tokens, on loopback, everybody is one admin."""
+    """Who sends a request, by the token in it. Without any tokens, on loopback, everybody is the
+    same admin."""
     server = server_of(connection)
     if server.is_open():
         return Who(LOCAL, "admin")
@@ -74,14 +75,14 @@ def _token_of(connection: HTTPConnection) -> str | None:
 
 
 def permit(who: Who, roles: Iterable[Role]) -> Who:
-    """Whoever asks, if their role is one of these."""
+    """Return the sender of a request if their role is one of these; otherwise refuse it."""
     if who.role not in roles:
         raise Refused(403, "not_allowed", f"the role {who.role} may not do this")
     return who
 
 
 def asking(*roles: Role) -> Callable[[HTTPConnection], Awaitable[Who]]:
-    """A dependency of a route: whoever asks, if they have one of these roles."""
+    """A dependency of a route: the sender of the request, who must have one of these roles."""
 
     async def admitted(connection: HTTPConnection) -> Who:
         return permit(authenticate(connection), roles)
@@ -96,7 +97,7 @@ Sender = Annotated[Who, Depends(asking("admin", "ingest"))]
 
 
 async def admit(websocket: WebSocket, *roles: Role) -> Who | None:
-    """Who opens a WebSocket; None if they may not, and have been told."""
+    """Who opens a WebSocket; None if they may not, after the refusal was sent."""
     try:
         return permit(authenticate(websocket), roles)
     except Refused as error:

@@ -47,7 +47,7 @@ def wrong_arrow(error: Exception) -> Refused:
 
 
 def _batches(source: pa.RecordBatchReader, most: int) -> Iterator[pa.RecordBatch]:
-    """The batches; a row takes a byte at least, or it says nothing."""
+    """The batches, or an error if there are more rows than bytes: every row takes at least one."""
     rows = 0
     for batch in source:
         rows += batch.num_rows

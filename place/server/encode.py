@@ -1,8 +1,9 @@
-"""Deltas as the texts that everybody gets: read once a tick, and written once for all who listen.
+"""Deltas as the texts that subscribers get: read once for each tick, and encoded once for all.
 
-A message is a JSON array of `{"id", "sign", "row", "instant"}`. Ids are those of the outbox, tick
-and position; the rows of a whole answer have positions beyond all deltas of the tick as of which it
-is, so that whoever resumes after any of them misses nothing and gets nothing twice.
+A message is a JSON array of `{"id", "sign", "row", "instant"}`. Ids are those of the outbox: tick
+and position. The rows of a whole answer get positions beyond all deltas of the tick that the answer
+is of. So a subscriber that resumes after any id, of a delta or of a row of the answer, misses
+nothing and gets nothing twice.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def parse_id(text: str) -> Id:
 
 
 def gone(tick: int) -> Refused:
-    """What to say to whoever resumes too late."""
+    """The error for a subscriber that wants to resume after deltas that are no longer kept."""
     return Refused(
         410,
         "gone",
@@ -73,7 +74,8 @@ class Message:
 
 
 UP_TO_DATE = Message("[]", "", "")
-"""Is sent to who has just come where there is nothing else to send: they need not wait."""
+"""The message to a new subscriber when there is nothing else to send, so that it need not wait to
+know that the answer is empty."""
 
 
 @dataclass

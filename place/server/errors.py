@@ -1,4 +1,4 @@
-"""Errors as whoever asks over HTTP gets them: one shape, whatever went wrong."""
+"""Errors as answers to HTTP requests: one shape, whatever went wrong."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Refused(PlaceError):
 
 
 def not_found(what: str, name: str) -> Refused:
-    """The same words whether it is not there or not theirs."""
+    """Unknown, or not theirs: the words are the same, so that nobody learns which names exist."""
     return Refused(404, f"unknown_{what}", f'{what} "{name}" does not exist')
 
 

@@ -33,7 +33,8 @@ from place.sim.recipe import Recipe
 
 LOG = logging.getLogger("place.server")
 PERIOD, PAUSE, WINDOW = 0.25, 1.0, 5.0
-"""Seconds between frames at least, after a failure, and that rates are taken over."""
+"""Seconds: at least between two frames; before another attempt after a failure; over which rates
+are taken."""
 
 MOST_REGIONS = 5_000
 """Regions of one query table that are shown."""
@@ -74,7 +75,8 @@ class LiveMap:
 
     @contextlib.contextmanager
     def watched(self, wake: asyncio.Event) -> Iterator[None]:
-        """Keep the map up to date as long as somebody looks, who is woken when it changes."""
+        """Keep the map up to date until the last viewer leaves; viewers are woken when it
+        changes."""
         self._viewers.add(wake)
         if self._follower is None:
             self.server.hub.on_tick.append(self._tell)
@@ -97,7 +99,7 @@ class LiveMap:
             self._ticked.clear()
             try:
                 await self.refresh()
-            except Exception:  # the map stands still for a moment, and not for good
+            except Exception:  # the map stops for a moment, but it must not stop for good
                 LOG.exception("positions cannot be read")
                 await asyncio.sleep(PAUSE)
             for wake in self._viewers:
@@ -135,7 +137,7 @@ class LiveMap:
                     found[name] = layer.index, slot
         return found
 
-    # What is told of it
+    # What viewers are sent
 
     def about(self, who: Who) -> dict[str, Any]:
         """What there is to see, and who is looking."""
@@ -208,7 +210,7 @@ class LiveMap:
         return self._roads[stream]
 
     def stats(self, who: Who) -> dict[str, Any]:
-        """Figures of now; what all others do is told to operators only."""
+        """Present figures; those about the load of the whole server are for operators only."""
         last = self.server.hub.last
         figures: dict[str, Any] = {
             "type": "stats",

@@ -39,7 +39,7 @@ STATS = 1.0
 """Seconds between figures."""
 
 MOST_WATCHED, MOST_TOLD = 500, 20_000
-"""Answers that a viewer follows, and queries that it is told of, at most."""
+"""At most so many answers are sent to a viewer, and at most so many queries are listed."""
 
 LARGEST_SAFE = 2**53
 """JavaScript counts so far; a larger number is sent as a text."""
@@ -77,7 +77,7 @@ class Watched:
 
 
 class Viewer:
-    """One who looks at the map: what they asked for, and what they were told."""
+    """One viewer of the map: what it has asked for, and what it was sent."""
 
     def __init__(self, live: LiveMap, who: Who, websocket: WebSocket, names: set[str]) -> None:
         self.wake = asyncio.Event()
@@ -101,7 +101,7 @@ class Viewer:
         self._layers: list[int] | None = None
 
     async def look(self) -> None:
-        """Tell all that changes until they leave."""
+        """Send all changes until the viewer leaves."""
         with self._live.watched(self.wake):
             tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tell())}
             try:
@@ -115,7 +115,7 @@ class Viewer:
             if isinstance(result, Exception) and not isinstance(result, _LEFT):
                 raise result
 
-    # What they ask
+    # What a viewer asks
 
     async def _listen(self) -> None:
         while True:
@@ -149,7 +149,7 @@ class Viewer:
     def _is_seen(self, index: int, slot: int) -> bool:
         return self._who.is_admin or bool(np.isin(slot, self._may_see.get(index, [])))
 
-    # What they are told
+    # What a viewer is sent
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self._websocket.send_text(json.dumps(message, separators=(",", ":")))

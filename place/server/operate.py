@@ -40,7 +40,7 @@ class Me(BaseModel):
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}})
 async def health(request: Request) -> Response:
-    """Is all well? Without a token, so it tells nothing else."""
+    """Is all well? Anybody may ask without a token, so the answer says nothing else."""
     server = server_of(request)
     failure = type(server.pump.failure).__name__ if server.pump.failure is not None else None
     if not server.hub.is_alive:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("place.server")
 POLL, PATIENCE = 0.2, 5.0
-"""Seconds between looks when nothing is told, and between attempts when ticks fail."""
+"""Seconds between looks while nothing comes in, and between attempts when ticks fail."""
 ATTEMPTS = 3
-"""After so many that failed, readings are taken file by file, and those that are bad set aside."""
+"""After so many failed attempts, readings are taken file by file, and bad files are set aside."""
 
 
 class Pump:
-    """Runs ticks; what keeps it from doing so is its `failure`."""
+    """The thread that runs ticks. While ticks fail, `failure` is the reason."""
 
     def __init__(
         self, runtime: SparkRuntime, look: Callable[[float], object] | None = None
@@ -38,7 +38,7 @@ class Pump:
         self._thread.start()
 
     def tell(self) -> None:
-        """There is something to take."""
+        """Wake the thread: there is something to take."""
         self._told.set()
 
     def stop(self) -> None:

@@ -54,7 +54,7 @@ class Server:
         self.receiving = 0
         """Bytes of readings that are being received."""
         self.asks, self.writes = CapacityLimiter(8), CapacityLimiter(8)
-        """Threads that execute statements, and those that write readings: neither waits for the
+        """Limits on threads: one for statements, one for readings, so that neither waits for the
         other."""
         self._closed_door = False
         settings.data.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,8 @@ class Server:
         return found
 
     def is_valid(self, who: Who) -> bool:
-        """Is it still true who somebody was when they connected?"""
+        """May somebody who has connected stay: is their token still valid, or does nobody need
+        one?"""
         return self.is_open() if who.token is None else self.store.is_valid(who.token)
 
     # Its life

@@ -138,7 +138,8 @@ def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> 
 def _allowed(
     server: Server, who: Who, changes: Sequence[tuple[Change, str]]
 ) -> tuple[list[tuple[Change, str]], Refused | None]:
-    """The changes up to the first that is not theirs to make, and what to say of that one."""
+    """The changes before the first one that this client may not make, and the refusal of that
+    one."""
     allowed: list[tuple[Change, str]] = []
     for statement, sql in changes:
         try:

@@ -24,7 +24,7 @@ FILE, FORMAT = "server.sqlite", 1
 Role = Literal["admin", "client", "ingest"]
 ROLES: tuple[Role, ...] = get_args(Role)
 LOCAL = "local"
-"""The name of whoever asks on loopback where there are no tokens."""
+"""The name of everybody on loopback while there are no tokens."""
 
 Id = tuple[int, int]
 """Of a delta: its tick, and its position in it."""

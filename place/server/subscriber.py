@@ -21,20 +21,21 @@ class Ending:
 
 
 class Subscriber:
-    """Lives in the event loop; the hub offers messages, a connection takes them.
+    """Messages of one subscription, in the event loop: the hub offers them, a connection takes
+    them.
 
-    One that lets more than `limit` bytes wait until more comes is told so and dropped: memory is
-    bounded. A large tick alone makes nobody slow.
+    If more than `limit` bytes wait when more comes, the subscriber gets an error and is dropped, so
+    that memory is bounded. A single large tick makes nobody slow.
     """
 
     def __init__(self, who: Who, query: str, limit: int) -> None:
         self.who = who
         self.query = query
         self.since = 0
-        """It is offered the deltas of all later ticks."""
+        """It gets the deltas of all ticks after this one."""
         self.ending: Ending | None = None
         self.hurry = asyncio.Event()
-        """Set when it ends without being given what still waits."""
+        """Set when it has to end at once, without the messages that still wait."""
         self._limit = limit
         self._size = 0
         self._waiting: deque[Message] = deque()

@@ -24,7 +24,7 @@ from place.server.subscriber import Ending
 
 router = APIRouter()
 BEAT, PATIENCE, STALL = 15.0, 2.0, 60.0
-"""Seconds between signs of life, for telling somebody why it is over, and for taking a message."""
+"""Seconds between signs of life; for telling a subscriber why it ends; for sending one message."""
 
 
 class Outlet(Protocol):
@@ -40,9 +40,11 @@ class Outlet(Protocol):
 async def pour(
     server: Server, joined: Joined, outlet: Outlet, left: Coroutine[Any, Any, object]
 ) -> None:
-    """Send to a subscriber until it leaves, ends or is too slow; then say why, if it still hears.
+    """Send messages to a subscriber until it leaves, ends or is too slow; then tell it why, if
+    possible.
 
-    Whoever does not read keeps `send` waiting, so the queue that fills up meanwhile ends it.
+    If the other side does not read, `send` waits, and the queue that fills up meanwhile ends the
+    subscription.
     """
     subscriber = joined.subscriber
     sending = asyncio.create_task(_send(server, joined, outlet))

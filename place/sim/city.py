@@ -1,7 +1,7 @@
 """A city: nodes and the two-way roads between them, of seven classes.
 
-Coordinates are those of whoever made the city; lengths are metres and speeds are km/h, so that an
-object's speed means the same in the unit square and in degrees.
+Coordinates are those of the city's file or maker; lengths are metres and speeds are km/h, so that
+an object's speed means the same in the unit square and in degrees.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class City:
         return self.speeds[self.classes]
 
     def fingerprint(self) -> str:
-        """A text that tells this city from any other."""
+        """A text that is different for different cities."""
         digest = hashlib.sha256()
         for array in (self.xs, self.ys, self.starts, self.ends, self.classes, self.lengths):
             digest.update(array.tobytes())

@@ -45,7 +45,7 @@ class Recipe:
 
     @staticmethod
     def of(options: Mapping[str, Any]) -> Recipe:
-        """The recipe that options tell; those that are none of its own are passed over."""
+        """The recipe in a set of options; options that are not its own are passed over."""
         known = {field.name for field in fields(Recipe)}
         return Recipe(**{name: value for name, value in options.items() if name in known})
 

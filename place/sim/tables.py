@@ -1,4 +1,4 @@
-"""What a generator tells in a step, as an Arrow table: the form in which others read it."""
+"""The readings of one step of a generator as an Arrow table, for files and for the pipeline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from place.sim.generator import Generator, Report
 def report_table(
     generator: Generator, report: Report, before: Report | None, time: int
 ) -> pa.Table:
-    """The readings of a step at a time (microseconds), after those who are gone.
+    """The readings of a step at a time (microseconds), preceded by the disappearances.
 
-    Who arrived in the step `before` disappears in this one: such a row has an id and a time, and
-    `gone`.
+    An object that arrived in the step `before` disappears in this one: its row has an id, a time,
+    and `gone`.
     """
     lost = np.empty(0, np.int64) if before is None else before.keys[before.gone]
     names = pa.array([kind.name for kind in generator.classes])

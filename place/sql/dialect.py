@@ -106,6 +106,8 @@ def _read_bulk(sql: str, whole: str, offset: int) -> Statement | None:
         short = _read(found[0], whole, offset)
     except StatementError:
         return None
+    if len(short.rows) != 1:  # after a comment, say, there are more
+        return None
     return BulkTable(short, found[1], lambda: _read(sql, whole, offset))
 
 

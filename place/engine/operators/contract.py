@@ -34,10 +34,10 @@ class Span:
 class Operator(Protocol):
     """What every operator does.
 
-    `begin` and `end` tell that a query comes or goes at the instant of the next call of `take`,
-    whose result then holds what follows from that, too. `save` gives what an operator holds that
-    does not follow from objects, tables and queries (None where all of it does); its first column
-    is the number of the query. `begin` takes back what was saved of one.
+    `begin` and `end` say that a query comes or goes at the instant of the next call of `take`; the
+    result of that call then also holds what follows from it. `save` returns the state that cannot
+    be computed again from objects, tables and queries, with the number of the query as its first
+    column, or None where there is no such state. `begin` gets back what was saved for its query.
     """
 
     name: str
@@ -55,13 +55,13 @@ class Operator(Protocol):
 
 
 class Stateless:
-    """The part of the contract that operators have in common that hold nothing."""
+    """The methods that all operators without state have in common."""
 
     def begin(self, query: int, content: pa.Table | None) -> None:
-        """Nothing is kept of a query."""
+        """There is no state of a query to begin."""
 
     def end(self, query: int) -> None:
-        """Nothing was kept."""
+        """There is no state of a query to end."""
 
     def next_expiry(self) -> int:
         """Nothing expires."""

@@ -1,7 +1,7 @@
 """DISTINCT over rows that come and go: a row leaves only when its last witness does.
 
 This is PLACE's DISTINCT over negative tuples. Rows of many queries are kept together, since the
-number of a query is a part of what rows are told apart by.
+number of a query is a part of what makes rows different.
 """
 
 from __future__ import annotations

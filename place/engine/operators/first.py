@@ -1,7 +1,8 @@
-"""The first of the rows that several cells have told: the nearest objects, or the latest readings.
+"""The first of the rows that several cells have chosen: the nearest objects, or the latest
+readings.
 
-Each cell tells the first that it has, with the ranks they were chosen by. The first of all are
-among those, and only where all of them are known together can they be chosen.
+Each cell sends the first of its own rows, with the ranks by which it chose them. The first of all
+rows are among those, and can be chosen only where the rows of all cells are known together.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NO_NULLS = np.zeros(1, np.bool_)
 
 
 class First(Stateless):
-    """The rows of the n first ranks of each query, of all rows that were told.
+    """The rows of the n first ranks of each query, of all rows that cells have sent.
 
     Ranks are (measure, key, number), the smallest first, or (time, key), the largest first. All
     rows of one rank are of one object, or one reading: they go together and count once. All that is

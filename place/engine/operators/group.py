@@ -31,7 +31,7 @@ NO_NULLS = np.zeros(1, np.bool_)
 class _Entries(NamedTuple):
     """Rows, and marks where they matter, sorted by group and instant.
 
-    `places` tells where each entry stands among the rows, marks after all rows. The `weights` of
+    `places` says where each entry stands among the rows, marks after all rows. The `weights` of
     marks are 0, as are the `signs` of rows. There are `size` slots of groups.
     """
 

@@ -32,16 +32,17 @@ from place.model.types import Type
 from place.plan.query import Nearest as NearestClause
 
 CALL, LOOK = 10_000, 200_000
-"""One instant by itself costs as much as so many points put into a grid, or so many pairs of a
-query and a point that moved."""
+"""What an instant costs when it is matched by itself: as much as putting so many points into a grid
+(CALL), or as looking at so many pairs of a query and a point that moved (LOOK)."""
 
 
 @dataclass(frozen=True)
 class Among:
-    """Whom the queries of one shape choose from, and what is told of those that are chosen.
+    """From which objects the queries of one shape choose, and what their rows show of those chosen.
 
-    `is_open` tells that every object is a candidate, `merges` that several cells choose among their
-    own objects: then the distances are told, too, because the order among all of them counts.
+    `is_open` says that every object is a candidate. `merges` says that several cells choose, each
+    among its own objects: then rows also carry distances, because the nearest of all cells have to
+    be found among them.
     """
 
     store: Objects
@@ -67,22 +68,22 @@ class Nearest:
         self.rows = NearestRows()
         self._candidates = np.zeros(16, np.bool_)
         self._is_stale = True
-        """Do the points that the matcher knows have to be told again?"""
+        """Does the matcher have to be given all points again?"""
         relation = among.store.relation
         self._watch = any(
             isinstance(relation, Stream) and index != relation.key for index in among.needed
         )
 
     def put(self, query: int, clause: NearestClause, focal: int) -> None:
-        """What a query asks for that begins; `focal` is the number of its focal object, or −1."""
+        """Keep what a new query asks for; `focal` is the number of its focal object, or −1."""
         places = self._focals.positions(np.array([focal]))
         self.rows.add(query, clause, focal, places[0])
 
     def begin(self, query: int, content: pa.Table | None) -> None:
-        """What a query asks for is known by `put`."""
+        """Nothing to do: `put` has been called for the query."""
 
     def end(self, query: int) -> None:
-        """A query has no centre any more; what it held leaves."""
+        """A query loses its centre, so that everything in its answer leaves."""
         self.rows.end(query)
 
     def save(self) -> pa.Table | None:
@@ -258,7 +259,7 @@ class Nearest:
             walked.measures,
         )
 
-    # What is told
+    # From chosen objects to rows
 
     def _told(self, found: _Found, versions: Versions, instants: Longs, flow: Flow) -> Flow:
         at = instants[found.steps]

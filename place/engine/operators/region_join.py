@@ -58,13 +58,15 @@ class RegionJoin:
         self._removed: list[Longs] = []
         self._ended: list[int] = []
         self._tables: dict[int, Compiled] = {}
-        """The queries whose query tables stream in."""
+        """The queries whose query tables are streams of regions."""
         self._second: dict[int, Compiled] = {}
         """The queries with an INSIDE of their own beside their query table."""
         self._named: dict[int, tuple[str, Longs | None]] = {}
-        """The query tables that streamed in within this tick, and the focal objects they name."""
+        """The query tables that got messages in this tick, and the focal objects that these
+        name."""
         self._streams: list[StreamedRegions] = []
-        """What the query tables that streamed in make of regions when the tick is over."""
+        """What messages to query tables change in the regions; the index takes it at the end of the
+        tick."""
 
     # Queries come and go
 
@@ -314,8 +316,8 @@ class RegionJoin:
         return bool((tick.focals.numbers[at] == self._around.focal_number(area.focal)).any())
 
     def settle(self) -> None:
-        """What was found has been told: of regions that stream in, some follow others, and some are
-        gone."""
+        """End a tick: regions of streams begin to follow other focal objects, and those that are
+        gone free their rows."""
         for table in self._streams:
             if table.leaders is not None and table.extents is not None:
                 fan = table.last.shape[1]

@@ -2,7 +2,7 @@
 
 At the bottom INSIDE sends on only who enters and who leaves; above a selection it sees every
 reading that the selection lets pass. Which is less depends on how selective both are and on how
-objects move, so it is counted. Until somebody has, INSIDE is at the bottom, where PLACE has it.
+objects move, so it is counted. Before that, INSIDE is at the bottom, where PLACE has it.
 A hint, `/*+ INSIDE FIRST */` or `/*+ INSIDE LAST */`, decides it for good.
 """
 

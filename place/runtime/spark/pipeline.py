@@ -15,10 +15,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any
 
-from pyspark import RDD, Broadcast
+from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from place.engine.changes import settle
@@ -32,8 +31,8 @@ from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
 from place.runtime.durable.manifest import Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
-from place.runtime.durable.pack import write_tables
 from place.runtime.durable.storage import Storage, StorageFull
+from place.runtime.spark.catalogs import Catalogs, SharedCatalog
 from place.runtime.spark.merge import Merger, merged_rows
 from place.runtime.spark.task import (
     CellResult,
@@ -47,7 +46,6 @@ from place.runtime.spark.task import (
     probe_cell,
     route,
     run_cell,
-    table_file,
 )
 
 RAW = FileInput | StepsInput
@@ -109,8 +107,7 @@ class Pipeline:
         self._keep = keep
         self._merger = Merger(matrix)
         self._lock = threading.RLock()
-        self._catalogs: dict[int, Broadcast[Catalog]] = {}
-        self._tables: set[str] = set()
+        self._catalogs = Catalogs(self._context, storage)
         self.on_commit: list[OnCommit] = []
         self.last: Manifest | None = None
         self._kept: list[Manifest] = []
@@ -236,34 +233,10 @@ class Pipeline:
             os.getpid(),
         )
 
-    def know(self, catalog: Catalog) -> Broadcast[Catalog]:
+    def know(self, catalog: Catalog) -> SharedCatalog:
         """The catalog for tasks, sent once; the rows of its tables are in files."""
-        if catalog.version not in self._catalogs:
-            for table in catalog.tables.values():
-                name = table_file(catalog, table.name)
-                if name not in self._tables and not self.storage.exists(name):
-                    rows = catalog.arrow_of(table.name)
-                    self.storage.write(name, partial(write_tables, tables={"rows": rows}))
-                self._tables.add(name)
-            slim = replace(catalog, contents={}, texts={})
-            self._catalogs[catalog.version] = self._context.broadcast(slim)
-            needed = {catalog.version, self.last.catalog if self.last is not None else 0}
-            for old in self._catalogs.keys() - needed:
-                self._catalogs.pop(old).destroy()
-            self._sweep_tables(catalog)
-        return self._catalogs[catalog.version]
-
-    def _sweep_tables(self, catalog: Catalog) -> None:
-        """Rows of tables that neither the last tick nor this version of the catalog has."""
-        named = {
-            table_file(c.value, t.name)
-            for c in self._catalogs.values()
-            for t in c.value.tables.values()
-        }
-        named |= {table_file(catalog, table.name) for table in catalog.tables.values()}
-        for name in [n for n, _ in self.storage.list("tables") if n not in named]:
-            self.storage.remove(name)
-            self._tables.discard(name)
+        needed = self.last.catalog if self.last is not None else 0
+        return self._catalogs.share(catalog, needed)
 
     def _run(self, job: Job, entry: Entry) -> list[CellResult]:
         """Route, match and answer in one action."""
