@@ -23,7 +23,7 @@ from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, suggestion
 from place.model.delta import Delta, ordered
 from place.model.reading import Advance, Input, Reading
-from place.model.result import Deltas, Pushed
+from place.model.result import DeltaList, Pushed
 from place.model.result import Result as Result
 from place.model.schema import Column, Stream
 from place.model.table_rows import TableRows
@@ -129,7 +129,7 @@ class Session:
             late = self.runtime.statistics(stream.name)["late"] - before
         return Pushed(deltas, taken=len(readings) - late, late=late)
 
-    def feed(self, inputs: Sequence[Input]) -> Deltas:
+    def feed(self, inputs: Sequence[Input]) -> DeltaList:
         """One tick of readings and advances."""
         with self.runtime.pause():
             return self._deliver(self.runtime.feed(inputs))
@@ -217,7 +217,7 @@ class Session:
             )
         return found
 
-    def _deliver(self, deltas: list[Delta]) -> Deltas:
+    def _deliver(self, deltas: list[Delta]) -> DeltaList:
         return self._subscriptions.deliver(self.catalog, deltas)
 
 

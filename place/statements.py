@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from place.errors import PlaceError, StatementError, suggestion
 from place.model.delta import Delta, ordered
-from place.model.result import Deltas, Result
+from place.model.result import DeltaList, Result
 from place.model.types import Row, Type
 from place.plan.apply import apply
 from place.plan.bind_query import bind_query
@@ -26,7 +26,7 @@ from place.sql.scan import split
 
 LONG_TEXT = 100_000
 """Characters of a text that is executed without garbage collection."""
-Deliver = Callable[[list[Delta]], Deltas]
+Deliver = Callable[[list[Delta]], DeltaList]
 
 
 class Statements:
@@ -61,7 +61,9 @@ class Statements:
             results += self._together(waiting)
         if not results:
             return Result("nothing to do")
-        return replace(results[-1], deltas=Deltas(d for result in results for d in result.deltas))
+        return replace(
+            results[-1], deltas=DeltaList(d for result in results for d in result.deltas)
+        )
 
     def execute(self, text: str) -> Iterator[Result]:
         """Execute the statements of a text one by one."""

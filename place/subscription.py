@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from place.errors import ConfigurationError
 from place.model.delta import Delta
 from place.model.record import record_type
-from place.model.result import Deltas
+from place.model.result import DeltaList
 from place.model.types import Row
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
@@ -112,9 +112,9 @@ class Subscriptions:
         self._all.append((query, subscription))
         return subscription
 
-    def deliver(self, catalog: Catalog, deltas: Sequence[Delta]) -> Deltas:
+    def deliver(self, catalog: Catalog, deltas: Sequence[Delta]) -> DeltaList:
         """Give deltas to those who subscribed; the same deltas, with names."""
-        named = Deltas(map(self.namer(catalog), deltas))
+        named = DeltaList(map(self.namer(catalog), deltas))
         by_query: dict[str, list[Delta]] = {}
         if self._all:
             for delta in named:

@@ -17,7 +17,7 @@ from place.connection import Connection
 from place.errors import ConfigurationError
 from place.model.delta import Delta
 from place.model.record import record_type
-from place.model.result import Deltas, Result
+from place.model.result import DeltaList, Result
 from place.model.tabular import SHOWN, Rows
 from place.model.types import Type
 from place.session import Session
@@ -89,15 +89,15 @@ def test_notebooks_show_a_table() -> None:
 
 def test_deltas_as_tables() -> None:
     kind = record_type(("sign", "ts"), (Type.STRING, Type.TIMESTAMP))
-    deltas = Deltas([Delta("q", 1, kind(("a", MICROSECONDS)), MICROSECONDS)])
+    deltas = DeltaList([Delta("q", 1, kind(("a", MICROSECONDS)), MICROSECONDS)])
     table = deltas.to_arrow()
     assert table.column_names == ["query", "sign", "instant", "sign_2", "ts"]
     assert table.to_pylist() == [deltas[0].as_dict()]
     assert deltas[0].as_dict()["instant"] == deltas[0].time == NOON
-    both = Deltas([*deltas, Delta("other", -1, (1, None), MICROSECONDS)])
+    both = DeltaList([*deltas, Delta("other", -1, (1, None), MICROSECONDS)])
     assert both.to_arrow().column("row").to_pylist() == [f'["a", {MICROSECONDS}]', "[1, null]"]
     assert both[1].as_dict()["row"] == (1, None)
-    assert Deltas().to_pandas().empty
+    assert DeltaList().to_pandas().empty
     assert "<th>sign_2</th>" in deltas._repr_html_()
 
 
@@ -111,7 +111,7 @@ def test_deltas_of_a_session_have_the_names_of_their_query() -> None:
     with place.connect() as session:
         session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)")
         began = session.sql("REGISTER QUERY q AS SELECT id, ts FROM Cars INSIDE (0, 0, 5)")
-        assert (began.deltas, type(began.deltas)) == ([], Deltas)
+        assert (began.deltas, type(began.deltas)) == ([], DeltaList)
         pushed = session.push("Cars", [(7, 1, 1, NOON)], time=NOON)
         assert [(d.row.id, d.row.ts, d.time) for d in pushed] == [(7, NOON, NOON)]
         assert pushed.to_pandas()["id"].tolist() == [7]

@@ -21,7 +21,7 @@ import place
 from place.client import Client, ServerError
 from place.connection import Connection
 from place.errors import ConfigurationError, ReadingError, StatementError
-from place.model.result import Deltas
+from place.model.result import DeltaList
 from place.model.types import Type
 from tests.harness.server import Running, serving, wait_for
 
@@ -330,7 +330,7 @@ def test_a_subscription_has_at_once_what_is_there(client: Client) -> None:
     wait_for(lambda: len(client.answer("near")) >= 20)
     for _ in range(20):
         with client.subscribe("near") as subscription:
-            assert len(Deltas(subscription)) >= 20
+            assert len(DeltaList(subscription)) >= 20
     client.sql("REGISTER QUERY nobody AS SELECT id FROM Cars INSIDE (90, 90, 91, 91)")
     began = time.monotonic()
     with client.subscribe("nobody") as subscription:

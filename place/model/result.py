@@ -17,7 +17,7 @@ HEAD = ("query", "sign", "instant")
 HEAD_TYPES = (Type.STRING, Type.BIGINT, Type.TIMESTAMP)
 
 
-class Deltas(Tabular, list[Delta]):
+class DeltaList(Tabular, list[Delta]):
     """Deltas in their order, as a list.
 
     As a table they have a column for each of the query's columns if they are of one query, and
@@ -33,7 +33,7 @@ class Deltas(Tabular, list[Delta]):
         return arrow_table((*HEAD, "row"), (*HEAD_TYPES, Type.STRING), rows)
 
 
-class Pushed(Deltas):
+class Pushed(DeltaList):
     """What became of pushed readings: the deltas that they caused, and how many there were.
 
     `taken` counts the readings that were taken, `late` those that came too late and are set aside,
@@ -58,7 +58,7 @@ class Result(Tabular):
     columns: tuple[str, ...] = ()
     types: tuple[Type, ...] = ()
     rows: tuple[Row, ...] = ()
-    deltas: Deltas = field(default_factory=Deltas)
+    deltas: DeltaList = field(default_factory=DeltaList)
 
     def __post_init__(self) -> None:
         if self.rows:
