@@ -2,7 +2,7 @@
 
 from place.connection import Connection
 from place.model.result import DeltaList
-from place.session import Session, connect
+from place.session import Limits, Session, connect, within
 
-__all__ = ["Connection", "DeltaList", "Session", "connect"]
+__all__ = ["Connection", "DeltaList", "Limits", "Session", "connect", "within"]
 __version__ = "0.1.0"

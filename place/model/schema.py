@@ -31,7 +31,7 @@ class External:
 
 
 @dataclass(frozen=True)
-class Retention:
+class KeptTicks:
     """Which objects a stream keeps: all, or those near some query (GPAC's cache, section 3.3)."""
 
     cache: float
@@ -58,7 +58,7 @@ class Stream:
     space: Space = Space.PLANAR
     bounds: tuple[float, float, float, float] | None = None
     source: External | None = None
-    retention: Retention | None = None
+    retention: KeptTicks | None = None
     history: int | None = None
     """How long readings are kept for windows that begin later, beside the last 10,000."""
 

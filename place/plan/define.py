@@ -11,8 +11,8 @@ import pyarrow.compute
 from place.errors import PlaceError, suggestion
 from place.model.schema import (
     Column,
+    KeptTicks,
     Region,
-    Retention,
     Sink,
     Stream,
     Table,
@@ -28,6 +28,7 @@ from place.plan.bind_query import make_shape
 from place.plan.bind_query_table import SHOWN, layout_of
 from place.plan.catalog import Catalog
 from place.plan.external import check_source, define_source, define_target
+from place.plan.limits import check_history
 from place.plan.options import (
     Options,
     bounds,
@@ -97,6 +98,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
         retention=_retention(options, statement.name),
         history=options.read("history", positive_duration),
     )
+    check_history(stream.history, options.get("history"))
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)
     return stream
@@ -280,7 +282,7 @@ def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:
     return tuple(row)
 
 
-def _retention(options: Options, name: s.Name) -> Retention | None:
+def _retention(options: Options, name: s.Name) -> KeptTicks | None:
     """`retain = 'cache'` with its three numbers, or nothing (all objects are kept)."""
     kind = options.read("retain", lambda text: text.strip().casefold())
     if kind not in (None, "all", "cache"):
@@ -310,4 +312,4 @@ def _retention(options: Options, name: s.Name) -> Retention | None:
             hint="write retain = 'cache', max_speed = 30, report_every = '5 seconds', cache = 1.0",
         )
     cache = 1.0 if parts["cache"] is None else parts["cache"]
-    return Retention(cache, parts["max_speed"], parts["report_every"])
+    return KeptTicks(cache, parts["max_speed"], parts["report_every"])

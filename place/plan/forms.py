@@ -25,6 +25,7 @@ from place.plan.query import Query
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.lift import KnownForm, Lifted, value_of
+from place.sql.limits import current
 
 MOST_FORMS = 512
 MOST_LITERALS = 64
@@ -83,7 +84,7 @@ class Forms:
             return bind_query(catalog, statement.name.text, statement.select)
         lifted = statement.lifted
         stands_on = (catalog.streams, catalog.tables, catalog.regions, catalog.contents)
-        key = (lifted.skeleton, *map(id, stands_on))
+        key = (lifted.skeleton, current(), *map(id, stands_on))
         known = self._forms.get(key)
         if known is None:
             known = self._forms[key] = _Known(stands_on, lifted, catalog)

@@ -23,7 +23,7 @@ from place.plan.logical import Plan
 from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.durable.home import Home
-from place.runtime.interface import Listener, Runtime
+from place.runtime.interface import Listener, Runtime, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
 
@@ -82,9 +82,9 @@ class LocalRuntime:
         """The instant that a registered query has reached."""
         return self.workers[0].instant(self.catalog.queries[fold(query)])
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query now, registered or not."""
-        return self._probe(query)
+        return self._probe(query, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -122,12 +122,13 @@ class LocalRuntime:
         ]
         return _deltas(settle(merge(found, self._answers)))
 
-    def _probe(self, query: Query) -> Answer:
+    def _probe(self, query: Query, most: int | None = None) -> Answer:
         found = [
             each for worker in self.workers for each in worker.probe(query, self.catalog.arrow_of)
         ]
-        changes = merge(found, Answers(Dictionary()))
-        return Counter(delta.row for change in settle(changes) for delta in change.deltas())
+        changes = settle(merge(found, Answers(Dictionary())))
+        check_rows(sum(map(len, changes)), most)
+        return Counter(delta.row for change in changes for delta in change.deltas())
 
     def _take(self, inputs: Sequence[Input]) -> list[Delta]:
         return _deltas(self.take(told_of(self.catalog, inputs)))

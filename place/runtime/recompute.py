@@ -19,7 +19,7 @@ from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
 from place.plan.query import Query
 from place.runtime.durable.home import Home
-from place.runtime.interface import Listener
+from place.runtime.interface import Listener, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
 from place.runtime.store import CatalogStore
@@ -76,9 +76,11 @@ class ReferenceRuntime:
         """The instant that a registered query has reached."""
         return self._evaluated[fold(query)]
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query now, registered or not."""
-        return answer(query, self.world, self._clocks.now(query.streams))
+        found = answer(query, self.world, self._clocks.now(query.streams))
+        check_rows(found.total(), most)
+        return found
 
     def plan(self, query: Query) -> Plan:
         """The clauses in their order."""

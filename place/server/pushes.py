@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from place.engine.worker import Segment, Told
+from place.errors import ConfigurationError
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.segment import make_segment
@@ -79,9 +80,10 @@ def _moment(text: str) -> int:
 
 def _write(server: Server, told: Sequence[Told], stream: Stream | None = None) -> None:
     """Make it durable, unless its stream was dropped meanwhile; the next tick takes it."""
-    ingest = server.runtime.ingest
-    with ingest.lock:
+    try:
+        server.runtime.accept_until(stream, told)
+    except ConfigurationError:
         if stream is not None and stream not in server.session.catalog.streams.values():
-            raise not_found("stream", stream.name)
-        ingest.write(told)
+            raise not_found("stream", stream.name) from None
+        raise
     server.pump.tell()

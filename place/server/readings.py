@@ -14,7 +14,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from place.engine.worker import Segment
+from place.engine.worker import Segment, Told
 from place.errors import ConfigurationError, ReadingError
 from place.model.reading import Advance
 from place.model.schema import Stream
@@ -175,7 +175,7 @@ def check_pressure(server: Server) -> None:
     readings, size = server.runtime.waiting()
     settings = server.settings
     if readings > settings.most_waiting_readings or size > settings.most_waiting_bytes:
-        last = server.runtime.pipeline.last
+        last = server.runtime.last
         seconds = last.metrics.get("seconds", 1.0) if last is not None else 1.0
         raise busy(
             f"{readings:,} readings wait for the pipeline", max(1, min(60, round(2 * seconds)))
@@ -275,11 +275,13 @@ def accept(
 
 def _accept_until(server: Server, stream: Stream, segment: pa.Table, moment: int) -> None:
     """Readings, after which their stream has reached a time."""
-    ingest = server.runtime.ingest
-    with ingest.lock:
+    told: list[Told] = [Segment(stream.name, segment), Advance(moment, stream.name)]
+    try:
+        server.runtime.accept_until(stream, told)
+    except ConfigurationError:
         if stream not in server.session.catalog.streams.values():
-            raise not_found("stream", stream.name)
-        ingest.write([Segment(stream.name, segment), Advance(moment, stream.name)])
+            raise not_found("stream", stream.name) from None
+        raise
     server.pump.tell()
 
 

@@ -20,11 +20,10 @@ from place.engine.worker import Segment, Told
 from place.errors import ConfigurationError
 from place.model.reading import Advance
 from place.model.schema import Stream
+from place.runtime.durable.aside import FAILED, RETRY
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.task import PackInput, write_told
 
-FAILED = ".failed"
-"""What pushed readings are called that could not become a tick."""
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
 READINGS_PER_TICK, BYTES_PER_TICK = 1_000_000, 256 << 20
@@ -63,6 +62,7 @@ class IngestLog:
         self._offers: list[_Offer] = []
         self._queue = threading.Lock()
         self._waiting: deque[Logged] = deque()
+        self._aside: set[str] = set()
         self.lock = threading.RLock()
         """Held while a file is written: whoever holds it sees no readings come."""
         self._find(done)
@@ -72,12 +72,13 @@ class IngestLog:
         for name, size in list(self._log.list("ingest")):
             number = int(name.rpartition("/")[2].partition(".")[0])
             self._number = max(self._number, number)
-            if name.endswith(FAILED):
-                continue
-            if name.endswith(".tmp") or number <= done:
+            if name.endswith((FAILED, RETRY)):
+                self._aside.add(name.removesuffix(FAILED).removesuffix(RETRY))
+            elif name.endswith(".tmp") or number <= done:
                 self._log.remove(name)
             else:
                 self._waiting.append(Logged(number, name, 0, size))
+        self.restore()
 
     def write(self, told: Sequence[Told]) -> Logged:
         """A file of readings and advances, durable when this returns."""
@@ -173,6 +174,24 @@ class IngestLog:
         """Keep a file that cannot become a tick under a name that nobody looks for."""
         self._waiting.remove(logged)
         self._log.move(logged.name, logged.name + FAILED)
+        self._aside.add(logged.name)
+
+    def set_asides(self) -> list[str]:
+        """The files that are set aside, and were neither put back nor removed."""
+        return [n + FAILED for n in sorted(self._aside) if self._log.exists(n + FAILED)]
+
+    def restore(self) -> None:
+        """Take files up that were set aside and have been put back, after those that wait."""
+        for name in sorted(self._aside):
+            if self._log.exists(name + FAILED):
+                continue
+            if self._log.exists(name + RETRY):
+                with self.lock:
+                    self._number += 1
+                    again = f"ingest/{self._number:012d}.arrow"
+                    self._log.move(name + RETRY, again)
+                    self._waiting.append(Logged(self._number, again, since=time.time()))
+            self._aside.discard(name)
 
 
 def _told(offers: Sequence[_Offer], now: int) -> list[Told]:

@@ -162,7 +162,7 @@ class Sources:
         """Raise what has ended a source."""
         for error in list(self._failures.values()):
             raise error
-        for running in self._running.values():
+        for running in list(self._running.values()):  # which other threads begin and end
             ended = running.query.exception() if running.query is not None else None
             if ended is not None:
                 raise _failed(running, str(ended))
@@ -171,7 +171,7 @@ class Sources:
         """Has a source data that is not yet in a tick?"""
         return any(
             running.query is not None and bool(running.query.status["isDataAvailable"])
-            for running in self._running.values()
+            for running in list(self._running.values())
         )
 
     def _wait(self, running: Running) -> None:

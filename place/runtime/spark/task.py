@@ -35,7 +35,7 @@ from place.plan.query import Query
 from place.runtime.durable.crash import point
 from place.runtime.durable.manifest import Posted, Saved
 from place.runtime.durable.outbox import write_outbox
-from place.runtime.durable.pack import read_facts, read_tables, write_tables
+from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Storage, digest
 from place.runtime.intake.check import Rejected, Routed, late_readings
 from place.runtime.intake.files import read_file
@@ -233,9 +233,7 @@ def write_told(out: pa.NativeFile, told: Sequence[Told]) -> None:
 
 def read_told(storage: Storage, name: str) -> list[Told]:
     """The segments and advances of a file, in their order."""
-    with storage.open(name) as source:
-        _, facts = read_facts(source)
-        tables = read_tables(source)
+    tables, facts = load_pack(storage, name)
     told: list[Told] = []
     for item in facts["told"]:
         if "table" in item:
@@ -301,11 +299,14 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     return result
 
 
-Probed = tuple[list[Row], bytes | None]
-"""A cell's part of an answer: rows, or a part as `write_parts` has it."""
+Probed = tuple[list[Row], bytes | None, int]
+"""A cell's part of an answer: rows, or a part as `write_parts` has it; and how many rows these are,
+of which none are made if they are too many."""
 
 
-def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]:
+def probe_cell(
+    job: Job, place: Place, queries: Sequence[Query], most: int | None = None
+) -> list[Probed]:
     """This cell's parts of the answers of queries."""
     worker = _resume(job, place)
     answers: list[Probed] = []
@@ -313,8 +314,10 @@ def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]
         found = worker.probe(query, _tables(job.storage, worker.catalog))
         parts = [each for each in found if isinstance(each, PartialAnswer)]
         changes = settle([each for each in found if isinstance(each, Change)])
-        rows = [delta.row for change in changes for delta in change.deltas()]
-        answers.append((rows, _packed(parts)))
+        count = sum(map(len, changes))
+        made = changes if most is None or count <= most else []
+        rows = [delta.row for change in made for delta in change.deltas()]
+        answers.append((rows, _packed(parts), count))
     cell = cell_name(place)
     if cell in job.states:
         _keep(job.storage, cell, job.states[cell].token, worker)
@@ -377,8 +380,7 @@ def _resume(job: Job, place: Place) -> Worker:
     if kept is not None and token == saved.token:
         return kept
     catalog: Catalog = job.before.value
-    with job.storage.open(saved.file) as source:
-        state = read_tables(source)
+    state = load_pack(job.storage, saved.file).tables
     return load_worker(place, catalog, _tables(job.storage, catalog), state, job.threads)
 
 
@@ -397,8 +399,7 @@ def table_file(catalog: Catalog, name: str) -> str:
 
 def _tables(storage: Storage, catalog: Catalog) -> TableOf:
     def table_of(name: str) -> pa.Table:
-        with storage.open(table_file(catalog, name)) as source:
-            return read_tables(source)["rows"]
+        return load_pack(storage, table_file(catalog, name)).tables["rows"]
 
     return table_of
 
