@@ -36,7 +36,7 @@ FORMS = [
     "SELECT name FROM Ships INSIDE ({n}, {n}, {n}, {n})",
     "SELECT COUNT(*) FROM Cars WHERE speed BETWEEN {n} AND {n} INSIDE Port WINDOW {i} SECONDS",
     "SELECT type, AVG(speed) FROM Cars GROUP BY type HAVING AVG(speed) > {n}",
-    "SELECT c.id FROM Cars c JOIN Owners o ON c.id = o.id WHERE o.owner = {t} AND c.speed < 2 - {n}",
+    "SELECT c.id FROM Cars c JOIN Owners o ON c.id = o.id WHERE o.owner = {t} AND c.speed < 2 -{n}",
     "SELECT id FROM Cars WHERE ts > {t} OR speed * {n} < {i} - speed",
 ]
 

@@ -89,7 +89,7 @@ def _serve(session: Session, runtime: SparkRuntime, stopping: threading.Event, i
     try:
         while not stopping.wait(POLL):
             runtime.sources.check()
-            clock.look(time.time())
+            clock.look(time.monotonic())
             line = news.since(time.monotonic())
             if line:
                 print(line, flush=True)
@@ -128,10 +128,11 @@ class News:
 
 
 class IdleClock:
-    """Moves streams that are silent by the clock on the wall.
+    """Moves streams that are silent, by how long they are.
 
     A stream that told time t and then nothing for a while is at t and that while, less the pause
-    that was allowed for. The manifest records it as an input, so that a replay sees the same.
+    that was allowed for, whatever the clock on the wall is set to meanwhile. The manifest records
+    it as an input, so that a replay sees the same.
     """
 
     def __init__(self, runtime: SparkRuntime, idle: int) -> None:
@@ -140,7 +141,7 @@ class IdleClock:
         self._heard: dict[str, tuple[int, float, int]] = {}
 
     def look(self, now: float) -> None:
-        """See who is silent, and advance it."""
+        """See who is silent at `now`, in seconds of a clock that only goes on; advance it."""
         lock = self._runtime.pipeline.lock
         if not self._idle or not lock.acquire(blocking=False):
             self._heard.clear()  # a tick is under way: nobody is silent

@@ -82,13 +82,12 @@ class Forms:
         if not isinstance(statement, KnownForm) or len(statement.lifted.literals) > MOST_LITERALS:
             return bind_query(catalog, statement.name.text, statement.select)
         lifted = statement.lifted
-        stands_on = (catalog.streams, catalog.tables, catalog.regions, catalog.contents)
+        stands_on = (catalog.streams, catalog.tables, catalog.regions, catalog.revisions)
         key = (lifted.skeleton, *map(id, stands_on))
         known = self._forms.get(key)
         if known is None:
-            known = self._forms[key] = _Known(stands_on, lifted, catalog)
-            while len(self._forms) > MOST_FORMS:
-                self._forms.popitem(last=False)
+            known = self._forms[key] = _Known(stands_on)
+            _cut(self._forms)
         form = known.form_of(catalog, lifted)
         if form is not None:
             try:
@@ -101,28 +100,44 @@ class Forms:
 class _Known:
     """A skeleton: which of its literals can be filled in, and a form for each choice of the rest.
 
-    It holds on to the definitions that it stands on, so that their ids remain theirs.
+    It holds on to the definitions that it stands on, so that their ids remain theirs. A form is
+    looked for when some statements of it were met: finding one takes longer the more literals there
+    are, and statements that are all different in what cannot be filled in are better bound.
     """
 
-    def __init__(self, stands_on: Any, lifted: Lifted, catalog: Catalog) -> None:
+    def __init__(self, stands_on: Any) -> None:
         self._stands_on = stands_on
+        self._fixed: list[int] | None = None
+        """The literals that cannot be filled in; None until a form was looked for."""
         self._forms: OrderedDict[tuple[str, ...], Form | None] = OrderedDict()
-        form = _find_form(catalog, lifted)
-        filled = set() if form is None else {*form.inside, *form.nearest}
-        filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
-        self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
-        self._forms[self._choice(lifted)] = form
-
-    def _choice(self, lifted: Lifted) -> tuple[str, ...]:
-        return tuple(lifted.literals[i] for i in self._fixed)
+        self._met: OrderedDict[tuple[str, ...], int] = OrderedDict()
 
     def form_of(self, catalog: Catalog, lifted: Lifted) -> Form | None:
         choice = self._choice(lifted)
-        if choice not in self._forms:
-            self._forms[choice] = _find_form(catalog, lifted)
-            while len(self._forms) > MOST_FORMS:
-                self._forms.popitem(last=False)
-        return self._forms[choice]
+        if choice in self._forms:
+            return self._forms[choice]
+        met = self._met[choice] = self._met.get(choice, 0) + 1
+        if met <= max(1, len(lifted.literals) // 4):
+            _cut(self._met)
+            return None
+        del self._met[choice]
+        form = _find_form(catalog, lifted)
+        if self._fixed is None:
+            filled = set() if form is None else {*form.inside, *form.nearest}
+            filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
+            self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
+        self._forms[self._choice(lifted)] = form
+        _cut(self._forms)
+        return form
+
+    def _choice(self, lifted: Lifted) -> tuple[str, ...]:
+        return tuple(lifted.literals[i] for i in self._fixed or ())
+
+
+def _cut(kept: OrderedDict[Any, Any]) -> None:
+    """Forget the oldest where there are too many."""
+    while len(kept) > MOST_FORMS:
+        kept.popitem(last=False)
 
 
 FORMS = Forms()

@@ -380,7 +380,8 @@ def _frame_entry(stream: Stream) -> FromBatch:
             return None
         number = _partition()
         table = pa.Table.from_batches(found)
-        arrival = int(time.time() * 1e6) if stream.time is None else None
+        now = int(time.time() * 1e6)
+        arrival = job.arrival(stream, now) if stream.time is None else None
         routed = check_table(stream, table, f"partition {number}", arrival=arrival)
         return keep_routed(job, stream.name, {UNORDERED: routed}, number, start)
 
