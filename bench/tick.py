@@ -165,7 +165,7 @@ def _run(root: Path, name: str, files: list[Path], setting: Setting, queries: in
             moments.append(time.perf_counter())
             manifests.append(manifest)
 
-        runtime.pipeline.on_commit.append(committed)
+        runtime.watch(committed)
         session.drain()
     shutil.rmtree(root / name)
     periods = [after - before for before, after in itertools.pairwise(moments)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -10,9 +11,11 @@ import place
 from bench import command as bench
 from place import demo, prompt, tour
 from place.errors import PlaceError
-from place.operate import generate, replay, run, serve, status, token
+from place.operate import generate, quota, replay, retry, run, serve, status, token
 from place.script import command as script
 
+FAULTS_OF_FILES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+"""What the system says of files that cannot be read or written: no fault of the program."""
 DESCRIPTION = """\
 PLACE keeps continuous queries over moving objects right at every instant, and sends only what
 changed: positive and negative deltas."""
@@ -49,7 +52,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (demo, tour, prompt, generate, replay, run, serve, token, status, script, bench):
+    commands_of = (demo, tour, prompt, generate, replay, run, serve, retry, token, quota, status)
+    for module in (*commands_of, script, bench):
         module.add_parser(commands)
     return parser
 
@@ -71,6 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if error.errno not in FAULTS_OF_FILES:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"place: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

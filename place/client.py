@@ -158,7 +158,7 @@ def error_of(status: int, content: bytes) -> PlaceError:
         code, message, hint = error["code"], error["message"], error["hint"]
     except (ValueError, KeyError, TypeError):
         return ServerError(status, "unknown", f"the server answered {status}", None)
-    if code in ("wrong_statement", "conflict") and status < 500:
+    if code in ("wrong_statement", "limit_exceeded", "conflict") and status < 500:
         return StatementError(message, line=error["line"], column=error["column"], hint=hint)
     return ServerError(status, code, message, hint)
 

@@ -11,28 +11,31 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from importlib.resources import files
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.layout import Layout
 from rich.live import Live
 from rich.panel import Panel
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from place.model.delta import Delta
 from place.model.types import Row
-from place.operate.options import positive, set_up
+from place.operate.compiling import Compiling, demo_statements
+from place.operate.logs import add_log_options, start_logging
+from place.operate.options import hush_spark, positive, set_up
 from place.prompt import delta_text
+from place.runtime.durable.home import check_writable
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.outbox import numbered
+from place.runtime.interface import durable
 from place.session import Session, connect
 
 if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
     from place.server.background import Serving
 
 FRAMES = 4
@@ -68,6 +71,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--port", type=int, default=8765, help="of the live map on this machine (8765)"
     )
     parser.add_argument("--no-map", action="store_true", help="without the live map")
+    add_log_options(parser, "warning")
     parser.set_defaults(run=run)
 
 
@@ -81,36 +85,91 @@ def run(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    start_logging(arguments)
     with contextlib.ExitStack() as stack:
         home = arguments.home or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="place-demo-"))
         )
-        console.print("starting Spark …")
+        check_writable(home)
+        session, watch, serving = _start(arguments, home, stack, console, stopping)
+        if serving is not None:
+            console.print(f"the live map is at [bold]{serving.address}[/]")
+        try:
+            _play(arguments, session, watch, serving, console, stopping)
+            return 0 if _summarize(session, watch, console) else 1
+        finally:
+            hush_spark()
+
+
+def _start(
+    arguments: argparse.Namespace,
+    home: Path,
+    stack: contextlib.ExitStack,
+    console: Console,
+    stopping: threading.Event,
+) -> tuple[Session, Watch, Serving | None]:
+    """Start Spark and the map, and compile kernels meanwhile, telling how far it is."""
+    compiling = Compiling()
+    stack.callback(compiling.close)
+    with _told(console, compiling) as told:
+        if not arguments.no_map:  # FastAPI is large: it is imported while Java starts
+            threading.Thread(target=import_module, args=("place.server.background",)).start()
         session = stack.enter_context(connect(home, master=arguments.master))
         watch = Watch(session)
         serving = None
         if not arguments.no_map:
-            from place.server.background import serve_in_background  # FastAPI is large
+            from place.server.background import serve_in_background
 
             serving = stack.enter_context(serve_in_background(session, home, arguments.port))
-        if serving is not None:
-            console.print(f"the live map is at [bold]{serving.address}[/]")
-        _play(arguments, session, watch, serving, console, stopping)
-        return 0 if _summarize(session, watch, console) else 1
+        told("Spark runs")
+        if compiling.is_needed:
+            compiling.wait(stopping.is_set)
+            told("kernels are compiled")
+    return session, watch, serving
+
+
+@contextlib.contextmanager
+def _told(console: Console, compiling: Compiling) -> Iterator[Callable[[str], object]]:
+    """Say what is under way until all is there: bars on a terminal, lines elsewhere."""
+    began = time.monotonic()
+    if not console.is_terminal:
+        console.print("starting Spark …")
+        if compiling.is_needed:
+            console.print("compiling kernels, once on this machine …")
+        yield lambda done: console.print(f"{done} after {time.monotonic() - began:.0f} s")
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bars = {"Spark runs": progress.add_task("starting Spark", total=None)}
+        if compiling.is_needed:
+            words = "compiling kernels, once on this machine"
+            bars["kernels are compiled"] = progress.add_task(words, total=compiling.steps)
+        over = threading.Event()
+
+        def follow() -> None:
+            while not over.wait(1 / FRAMES):
+                if compiling.is_needed:
+                    progress.update(bars["kernels are compiled"], completed=compiling.done)
+
+        following = threading.Thread(target=follow)
+        following.start()
+        try:
+            yield lambda done: progress.update(bars[done], total=1, completed=1)
+        finally:
+            over.set()
+            following.join()
 
 
 def statements(arguments: argparse.Namespace) -> str:
     """The statements of the demonstration."""
-    text = (files("place") / "demo.sql").read_text("utf-8")
-    options = {"objects": arguments.objects, "rate": arguments.rate, "seed": arguments.seed}
-    return text.format(**options)
+    return demo_statements(arguments.objects, arguments.rate, arguments.seed)
 
 
 class Watch:
     """What the ticks have told so far: counts, answers as the deltas make them, the last deltas."""
 
     def __init__(self, session: Session) -> None:
-        self._runtime = cast("SparkRuntime", session.runtime)
+        self._runtime = durable(session.runtime)
         self._lock = threading.Lock()
         self.began = time.monotonic()
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -123,11 +182,10 @@ class Watch:
         names = [query.name for query in session.catalog.queries.values()]
         with self._runtime.pause():  # a home that was there before has answers already
             _, self.answers = self._runtime.answers(names)
-            self._runtime.pipeline.on_commit.append(self._take)
+            self._runtime.watch(self._take)
 
     def _take(self, manifest: Manifest) -> None:
-        storage = self._runtime.pipeline.storage
-        deltas = [each.delta for each in numbered(storage, manifest.tick, manifest.files)]
+        deltas = self._runtime.deltas.of(manifest).deltas()
         now = time.monotonic()
         with self._lock:
             self.last = manifest
@@ -199,7 +257,7 @@ def _play(
         with _shown(session, watch, serving, console) as show:
             until = time.monotonic() + (arguments.seconds or float("inf"))
             while not stopping.wait(1 / FRAMES) and time.monotonic() < until:
-                cast("SparkRuntime", session.runtime).sources.check()
+                durable(session.runtime).tend()
                 show()
     finally:
         stopping.set()
@@ -304,6 +362,10 @@ class View:
         with self._watch.still():
             recent = list(self._watch.recent)[-max(1, most) :]
         lines = [delta_text(self._session, delta) for delta in recent]
+        if not lines:
+            queries = len(self._session.catalog.queries)
+            what = f"the first answers of {queries} queries" if queries else "the statements"
+            lines = [Text(f"waiting for {what} …", style="dim")]
         for line in lines:
             line.no_wrap, line.overflow = True, "ellipsis"
         return Panel(Group(*lines), title="deltas", border_style="blue")
@@ -316,7 +378,7 @@ def _short(row: Row) -> str:
 
 def _summarize(session: Session, watch: Watch, console: Console) -> bool:
     """What was sent, and whether it adds up to the answers that the pipeline holds."""
-    runtime = cast("SparkRuntime", session.runtime)
+    runtime = durable(session.runtime)
     names = [query.name for query in session.catalog.queries.values()]
     _, answers = runtime.answers(names)
     grid = Table(title="summary", title_justify="left")

@@ -53,6 +53,31 @@ class StatementError(PlaceError):
         return f"{text}; {self.hint}" if self.hint else text
 
 
+class LimitError(StatementError):
+    """A statement asks for more than it may: a size is above the limit of a name.
+
+    >>> print(LimitError("there are 2,000 columns, more than 1,000", "columns", 2000, 1000))
+    there are 2,000 columns, more than 1,000 (the limit "columns")
+    """
+
+    def __init__(
+        self,
+        message: str,
+        limit: str,
+        size: int,
+        most: int,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        said = f'{message} (the limit "{limit}")'
+        super().__init__(said, line=line, column=column, hint=hint)
+        self.limit = limit
+        self.size = size
+        self.most = most
+
+
 class ReadingError(PlaceError):
     """A reading is wrong: it is set aside with this reason, and the stream goes on."""
 

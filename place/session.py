@@ -27,15 +27,19 @@ from place.model.reading import Advance, Input
 from place.model.result import Result as Result
 from place.model.schema import Column, Stream
 from place.model.table_rows import TableRows
+from place.model.time import SECOND, parse_duration
 from place.model.types import Row
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
-from place.runtime.durable.outbox import Numbered, resumed
+from place.runtime.durable.deltas import Deltas, Numbered
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.intake.pushed import Moment, disappearance_of, moment_of, readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
+from place.sql.limits import Limits as Limits
+from place.sql.limits import within as within
 from place.sql.statements import Change
 from place.statements import Statements
 
@@ -219,8 +223,8 @@ class Session:
         Whoever keeps the last id it has seen, and resumes from it, sees each delta once.
         """
         names = {self.query(name).name for name in queries} or None
-        storage = self._on_spark("ids of deltas").pipeline.storage
-        return resumed(storage, after, names)
+        deltas: Deltas = self._on_spark("ids of deltas").deltas
+        return deltas.numbered(after, names)
 
     def _on_spark(self, what: str) -> Any:
         if self.runtime.name != "spark":
@@ -262,7 +266,7 @@ def connect(
     storage: str | None = None,
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
-    keep_ticks: int | None = None,
+    keep: str | None = None,
 ) -> Session: ...
 def connect(
     home: str | Path | None = None,
@@ -275,15 +279,15 @@ def connect(
     storage: str | None = None,
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
-    keep_ticks: int | None = None,
+    keep: str | None = None,
 ) -> Session | Client:
     """Open a session: durable in the directory `home`, or without one only while it is open.
 
     `master` (`local[*]`, `spark://…`) starts Spark, or attaches to the session that is active, and
     runs the pipeline there; `ui` shows Spark's pages, `settings` are Spark's own. `storage` is
     where state and deltas are kept if not in `home`: a directory or an object store that all
-    machines of a cluster reach; the deltas of `keep_ticks` ticks (1000) stay there for those who
-    resume. Without a master `runtime` is `local`, in this process,
+    machines of a cluster reach; deltas stay there for so long as `keep` says (`"24 hours"`), for
+    those who resume. Without a master `runtime` is `local`, in this process,
     or `reference`, which computes every answer from its definition.
 
     An address of a server (`http://…`, with the `token` that it wants) opens a session there.
@@ -309,16 +313,15 @@ def connect(
     directory = Path(home) if home is not None else None
     if chosen == "spark":
         # Spark's library is large: only who asks for it waits for it.
-        from place.runtime.spark.pipeline import Keep
         from place.runtime.spark.runtime import SparkRuntime
         from place.runtime.spark.session import start_session, worker_settings
 
         matrix = parse_matrix(cells) if cells is not None else None
         chosen_settings = {**worker_settings(matrix or Matrix()), **(settings or {})}
         spark = start_session(master or "local[*]", ui=ui, settings=chosen_settings)
-        keep = Keep() if keep_ticks is None else Keep(ticks=keep_ticks)
+        kept = Keep() if keep is None else Keep(seconds=parse_duration(keep) / SECOND)
         runs = SparkRuntime(
-            spark, directory, storage=storage, matrix=matrix, threads=threads, keep=keep
+            spark, directory, storage=storage, matrix=matrix, threads=threads, keep=kept
         )
         return Session(runs, TableLoader())
     if master is not None:

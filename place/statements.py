@@ -18,10 +18,12 @@ from place.plan.catalog import Catalog, fold
 from place.plan.define import Load
 from place.plan.explain import explain
 from place.plan.kinds import KINDS, Listed, kind_of
+from place.plan.limits import answer_too_large, check_cost
 from place.plan.query import Query
-from place.runtime.interface import Runtime
+from place.runtime.interface import Runtime, TooManyRows
 from place.sql import statements as s
 from place.sql.dialect import parse_one
+from place.sql.limits import current
 from place.sql.scan import split
 
 LONG_TEXT = 100_000
@@ -100,6 +102,9 @@ class Statements:
         for statement, sql in statements:
             try:
                 changed = apply(catalog, statement, sql, self._loader)
+                if isinstance(statement, s.RegisterQuery) and changed is not catalog:
+                    query = changed.queries[fold(statement.name.text)]
+                    check_cost(query, changed, self._objects, statement.name.at)
             except (PlaceError, RecursionError) as error:
                 wrong = error
                 break
@@ -134,8 +139,19 @@ class Statements:
 
     def _ask(self, select: s.Select) -> Result:
         query = bind_query(self._catalog, "", select)
-        rows = tuple(ordered(self._runtime.ask(query).elements()))
+        check_cost(query, self._catalog, self._objects, select.at)
+        width = len(query.outputs)
+        try:
+            found = self._runtime.ask(query, current().answer // width)
+        except TooManyRows as many:
+            raise answer_too_large(many.rows, width, select.at) from None
+        rows = tuple(ordered(found.elements()))
         return Result(counted(len(rows), "row"), query.names, query.types, rows)
+
+    def _objects(self, stream: str) -> int:
+        """Objects of a stream now; one that is made in this tick has none."""
+        known = fold(stream) in self._catalog.streams
+        return self._runtime.statistics(stream)["objects"] if known else 0
 
     def _explain(self, statement: s.Explain) -> Result:
         target = statement.target
@@ -146,6 +162,8 @@ class Statements:
             query = bind_query(self._catalog, target.name.text, target.select)
         else:
             query = bind_query(self._catalog, "", target)
+        if statement.analyze and not isinstance(target, s.Name):
+            check_cost(query, self._catalog, self._objects, None)
         observed = self._runtime.analyze(query) if statement.analyze else None
         lines = tuple((line,) for line in explain(self._runtime.plan(query), observed))
         return Result("plan", ("plan",), (Type.STRING,), lines)
@@ -200,6 +218,9 @@ class _Counts:
     def statistics(self, stream: str) -> dict[str, int]:
         return self.runtime.statistics(stream)
 
+    def reason(self, stream: str) -> str | None:
+        return self.runtime.reason(stream)
+
     def size(self, query: str) -> int:
         return self.runtime.answer(query).total()
 
@@ -240,7 +261,9 @@ def _parts(
 def _kind_of(statement: s.Change) -> str:
     if isinstance(statement, s.Drop):
         return statement.kind
-    return kind_of(statement).name if isinstance(statement, s.Creation) else "table"
+    if isinstance(statement, s.Creation):
+        return kind_of(statement).name
+    return "stream" if isinstance(statement, s.ResetTime) else "table"
 
 
 def _name_of(statement: s.Change) -> str:
@@ -253,6 +276,8 @@ def _said(statement: s.Change, *, is_done: bool) -> str:
     what = f'{_kind_of(statement)} "{_name_of(statement)}"'
     if isinstance(statement, s.Drop):
         return f"{what} {'dropped' if is_done else 'is not there'}"
+    if isinstance(statement, s.ResetTime):
+        return f"{what} begins anew"
     if not isinstance(statement, s.Creation):
         return f"{what} refreshed"
     return f"{what} {KINDS[_kind_of(statement)].done if is_done else 'exists'}"

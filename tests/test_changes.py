@@ -13,7 +13,8 @@ from place.engine.changes import Change, settle
 from place.model.delta import FEW, Delta, Sign
 from place.model.reading import Advance
 from place.plan.query import Query
-from place.runtime.durable.outbox import changes_of, numbered, read_outbox, write_outbox
+from place.runtime.durable.deltas import TickDeltas
+from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.durable.storage import Storage
 from place.runtime.intake.pushed import readings_of
 from place.runtime.local import LocalRuntime, told_of
@@ -81,7 +82,7 @@ def test_an_outbox_keeps_whose_rows_they_are(queries: tuple[Query, ...], tmp_pat
     given = [change(queries, -1, range(300)), change(queries[1:3], 1, range(300, 500), seed=3)]
     given += given[0].by_query()[:1]
     assert write_outbox(storage, "outbox/1.arrow", given)[0] == sum(map(len, given))
-    found = [each.delta for each in numbered(storage, 1, ["outbox/1.arrow"])]
+    found = TickDeltas.of(1, read_outbox(storage, "outbox/1.arrow")).deltas()
     expected = [delta for each in given for delta in each.deltas()]
     assert found == sorted(expected, key=lambda delta: delta.instant)
     (piece,) = read_outbox(storage, "outbox/1.arrow")
@@ -95,7 +96,8 @@ def test_whoever_applies_the_deltas_of_a_long_tick_in_order_never_misses_a_row(
     chance = np.random.default_rng(5)
     runtime = LocalRuntime()
     with Session(runtime, TableLoader()) as session:
-        session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)")
+        columns = "id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP"
+        session.sql(f"CREATE STREAM Cars ({columns}) WITH (timestamps = 'microseconds')")
         for n in range(4):
             session.sql(f"REGISTER QUERY q{n} AS SELECT id FROM Cars INSIDE (0, 0, {n + 3}, 9)")
         rows = [
@@ -110,6 +112,6 @@ def test_whoever_applies_the_deltas_of_a_long_tick_in_order_never_misses_a_row(
     storage = Storage(str(tmp_path))
     write_outbox(storage, "1.arrow", changes)
     held: Counter[tuple[str, Any]] = Counter()
-    for each in numbered(storage, 1, ["1.arrow"]):
-        held[each.delta.query, each.delta.row] += each.delta.sign
-        assert held[each.delta.query, each.delta.row] in (0, 1), each
+    for delta in TickDeltas.of(1, read_outbox(storage, "1.arrow")).deltas():
+        held[delta.query, delta.row] += delta.sign
+        assert held[delta.query, delta.row] in (0, 1), delta

@@ -11,12 +11,23 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 import place
 from place.demo import View, Watch, statements
+from place.kernels.cache import choose_cache, fingerprint
+from place.operate.compiling import (
+    PARTS,
+    TICKS,
+    Compiling,
+    compile_part,
+    demo_statements,
+    missing_parts,
+)
 from place.operate.options import set_up
 from place.session import Session
+from place.sql.scan import split
 
 COMMAND = [sys.executable, "-m", "place.cli", "demo", "--objects", "500", "--rate", "4"]
 
@@ -67,6 +78,31 @@ def test_the_view_shows_queries_figures_and_deltas(tmp_path: Path) -> None:
             made = {row: n for row, n in watch.answers.get(query.name, Counter()).items() if n}
             assert made == dict(session.runtime.answer(query.name))
         assert watch.counts.total() > 50
+
+
+def test_kernels_are_compiled_once_and_kept_where_it_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    environ = {"XDG_CACHE_HOME": str(file), "HOME": str(tmp_path)}
+    assert choose_cache(environ) == tmp_path / ".cache" / "place" / "kernels"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert missing_parts() == list(PARTS)
+    for part in PARTS:  # as if it had been compiled
+        (tmp_path / f"compiled-{part}-{fingerprint()}").touch()
+    assert missing_parts() == []
+    compiling = Compiling()
+    assert (compiling.is_needed, compiling.is_over, compiling.steps) == (False, True, 0)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_compiles_kernels_runs_queries_of_every_kind(part: str) -> None:
+    text = demo_statements(200, 1, 1)
+    wanted = [sql for _, sql in split(text) if ("kNN" in sql) == (part == "nearest")]
+    asked = sum("REGISTER QUERY" in sql for sql in wanted)
+    others = sum("REGISTER QUERY" not in sql for _, sql in split(text))
+    assert len(list(compile_part(part))) == asked + others + TICKS
 
 
 def drawn(session: Session, watch: Watch) -> str:

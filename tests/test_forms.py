@@ -11,7 +11,6 @@ import pytest
 
 import place
 from place.errors import StatementError
-from place.plan import forms as forms_module
 from place.plan.bind_query import bind_query
 from place.plan.forms import Forms
 from place.sql.dialect import parse_one
@@ -39,7 +38,7 @@ FORMS = [
     "SELECT name FROM Ships INSIDE ({n}, {n}, {n}, {n})",
     "SELECT COUNT(*) FROM Cars WHERE speed BETWEEN {n} AND {n} INSIDE Port WINDOW {i} SECONDS",
     "SELECT type, AVG(speed) FROM Cars GROUP BY type HAVING AVG(speed) > {n}",
-    "SELECT c.id FROM Cars c JOIN Owners o ON c.id = o.id WHERE o.owner = {t} AND c.speed < 2 -{n}",
+    "SELECT owner FROM Cars c JOIN Owners o ON c.id = o.id WHERE owner = {t} AND speed < 2 * {n}",
     "SELECT id FROM Cars WHERE ts > {t} OR speed * {n} < {i} - speed",
 ]
 
@@ -97,8 +96,7 @@ def test_most_statements_of_a_form_are_filled_in() -> None:
     texts = [
         f"REGISTER QUERY q{i} AS SELECT id FROM Cars INSIDE (0.5, 0.5, {i}.5)" for i in range(9)
     ]
-    found = [getattr(bound(known, text, forms), "form", None) for text in texts]
-    tokens = set(found[2:])
+    tokens = {getattr(bound(known, text, forms), "form", None) for text in texts[1:]}
     assert len(tokens) == 1
     assert None not in tokens
 
@@ -243,19 +241,3 @@ def test_forms_hold_no_rows_of_tables() -> None:
     session.sql("DROP TABLE Owners")
     gc.collect()
     assert rows() is None
-
-
-def test_statements_that_all_differ_are_not_tried_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried: list[Any] = []
-    find = forms_module._find_form
-    monkeypatch.setattr(
-        forms_module, "_find_form", lambda *given: (tried.append(given), find(*given))[1]
-    )
-    known, forms = catalog(), Forms()
-    for i in range(50):
-        bound(
-            known, f"REGISTER QUERY q{i} AS SELECT id, {i} AS n FROM Cars INSIDE (0, 0, 1)", forms
-        )
-    assert len(tried) == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import place
 from place.model.schema import Stream
-from place.runtime.spark.positions import Positions
+from place.runtime.durable.positions import Positions
 from place.server.frames import HEADER, MOST_CLASSES, OTHER, REST, Classes, Layer, Slots
 from place.server.live import roads_of
 from place.server.map import key_places

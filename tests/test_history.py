@@ -18,7 +18,9 @@ def short_history(monkeypatch: pytest.MonkeyPatch) -> None:
 def driven(rows: Rows, batch: int, options: str = "", cells: str = "1x1") -> Session:
     """A session whose cars have driven, pushed some readings at a time."""
     session = place.connect(cells=cells)
-    session.sql(f"CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP){options}")
+    columns = "id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP"
+    given = ", ".join(["timestamps = 'microseconds'", *([options] if options else [])])
+    session.sql(f"CREATE STREAM Cars ({columns}) WITH ({given})")
     for start in range(0, len(rows), batch):
         session.push("Cars", rows[start : start + batch])
     session.advance(rows[-1][3])
@@ -42,7 +44,7 @@ def test_a_window_sees_the_last_readings(batch: int, cells: str) -> None:
 
 @pytest.mark.parametrize("batch", [3, 100, 600])
 def test_the_option_history_keeps_more(batch: int) -> None:
-    session = driven(three_cars(200), batch, " WITH (history = '1 minute')")
+    session = driven(three_cars(200), batch, "history = '1 minute'")
     session.sql("REGISTER QUERY w AS SELECT DISTINCT x FROM Cars WINDOW 1 HOUR")
     assert [x for (x,) in session.answer("w")] == [float(t) for t in range(140, 200)]
 
@@ -64,7 +66,7 @@ def test_an_object_that_has_timed_out_was_there(batch: int) -> None:
     rows = [(9, 0.0, 0.0, 0)]
     rows += [(2, 99.0, 0.0, t * SECOND // 10) for t in range(1, 51)]
     rows += [(1, float(t) / 100, 0.0, t * SECOND) for t in range(6, 15)]
-    session = driven(rows, batch, " WITH (timeout = '10 seconds')")
+    session = driven(rows, batch, "timeout = '10 seconds'")
     session.sql("REGISTER QUERY w AS SELECT x FROM Cars INSIDE ('M', 9, 1) WINDOW 1 HOUR")
     assert session.answer("w") == [(0.06,), (0.07,), (0.08,), (0.09,)]
 

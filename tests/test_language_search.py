@@ -301,10 +301,15 @@ def having(draw: st.DrawFn, chosen: From) -> str:
 
 
 OPTIONS = {
-    "Cars": ["evaluate = '5 seconds'", "timeout = '7 seconds'", "lateness = '3 seconds'"],
+    "Cars": [
+        "evaluate = '5 seconds'",
+        "timeout = '7 seconds'",
+        "lateness = '3 seconds'",
+        "missing = 'last'",
+    ],
     "Drones": ["evaluate = '2 seconds'", "timeout = '9 seconds'", "lateness = '2 seconds'"],
-    "Patrols": ["timeout = '6 seconds'", "evaluate = '4 seconds'"],
-    "Zones": ["timeout = '6 seconds'", "lateness = '1 seconds'"],
+    "Patrols": ["timeout = '6 seconds'", "evaluate = '4 seconds'", "missing = 'last'"],
+    "Zones": ["timeout = '6 seconds'", "lateness = '1 seconds'", "missing = 'last'"],
 }
 
 

@@ -1,5 +1,6 @@
 """The commands of those who run PLACE, and the clock of a stream that falls silent."""
 
+import io
 import json
 import random
 import time
@@ -9,13 +10,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import place
 from place.cli import main
 from place.errors import ConfigurationError, StatementError
 from place.operate.options import set_up
 from place.operate.run import IdleClock
-from place.operate.status import prometheus, read_status
+from place.operate.status import DIRECTORIES, STAGES, prometheus, read_status, show
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
 
@@ -46,6 +48,8 @@ def test_status_tells_counts_sizes_and_times(
         "bad": 0,
         "time": (START + 6) * 1_000_000,
         "lag": pytest.approx(time.time() - START, rel=0.01),
+        "reason": "Cars: late: its time 2026-01-01 00:00:03 was over when it came; the option"
+        " lateness of the stream says how long it waits for readings",
     }
     assert status["deltas"] == 1
     assert status["sizes"]["state"] > 0
@@ -53,12 +57,55 @@ def test_status_tells_counts_sizes_and_times(
     assert 'place_late_total{stream="Cars"} 1\n' in text
     assert "# TYPE place_tick counter\nplace_tick 4\n" in text
     assert main(["status", "--home", str(home)]) == 0
-    assert "Cars" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Cars" in shown
+    assert all(f" {stage} " in shown for stage in STAGES[:-1])
     assert main(["changes", "--home", str(home), "--query", "near"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["row"] == [1, "a"]
     assert main(["status", "--home", str(tmp_path)]) == 1
     assert "not a home directory" in capsys.readouterr().err
+
+
+def test_status_fits_80_columns() -> None:
+    counts = {"objects": 12_345_678, "readings": 123_456_789, "late": 1_234_567, "bad": 123_456}
+    name = "readings_of_all_the_cars_of_the_whole_city"
+    status = {
+        "tick": 12_345_678,
+        "ago": 86_400.0,
+        "catalog": 100_000,
+        "cells": "12x12",
+        "kept": 100_000,
+        "kept_from": 12_245_678,
+        "set_aside": ["ingest/000000012345-abcdef.arrow.failed"],
+        "clients": {
+            "a_client_with_a_long_name": {
+                "queries": 10_000,
+                "suspended": 12,
+                "webhooks": 100,
+                "quota": {"queries": 20_000, "webhooks": 200},
+            }
+        },
+        "deltas": 12_345_678_901,
+        "streams": {
+            name: {
+                **counts,
+                "time": START * 1_000_000,
+                "lag": 31_536_000.0,
+                "reason": "a.csv, line 2: " + "the reason may be long; " * 9,
+            }
+        },
+        "sizes": dict.fromkeys(DIRECTORIES, 123 << 40),
+        "last": dict.fromkeys(STAGES, 1234.5),
+        "median": dict.fromkeys(STAGES, 1234.5),
+    }
+    show(status, Console(highlight=False, width=80, file=(out := io.StringIO())))
+    lines = out.getvalue().splitlines()
+    # Only a file's name may be longer: it has to be copied.
+    assert max(len(line) for line in lines if "set aside" not in line) <= 80
+    assert any("123,456,789" in line and "1,234,567" in line for line in lines)
+    assert any("1234.500" in line and "128,974,848.0" in line for line in lines)
+    assert any(line.startswith(f"{name} is at 2026-01-01") for line in lines)
 
 
 def test_an_idle_stream_goes_on_by_the_clock_on_the_wall(tmp_path: Path) -> None:
@@ -121,17 +168,23 @@ def test_the_only_reading_of_a_silent_stream_is_in_the_answer_after_a_while(tmp_
         assert runtime.pipeline.last is last
 
 
-def test_as_many_ticks_are_kept_as_are_asked_for(tmp_path: Path) -> None:
+def test_deltas_are_kept_for_as_long_as_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in").mkdir()
-    write_csv(tmp_path / "in" / "1.csv", [reading(1, 1, 1, 1)])
     setup = tmp_path / "setup.sql"
     setup.write_text(f"{CARS} FROM FILES ('{tmp_path}/in');\n{NEAR};\n")
     home = tmp_path / "home"
-    call = ["run", "--setup", str(setup), "--home", str(home), "--once", "--keep-ticks", "2"]
-    for number in range(2, 6):
-        assert main([*call, "--master", "local[2]"]) == 0
-        write_csv(tmp_path / "in" / f"{number}.csv", [reading(1, number, 1, number)])
-    assert len(list((home / "manifest").glob("*.json"))) == 2
+    call = ["run", "--setup", str(setup), "--home", str(home), "--once", "--master", "local[2]"]
+    # A reading is evaluated when the next one comes.
+    for second, keep, files in ((1, "24h", 0), (2, "24h", 1), (3, "1 day", 2), (4, "0s", 1)):
+        row = reading(1, 1 if second % 2 else 9, 1, second)
+        write_csv(tmp_path / "in" / f"{second}.csv", [row])
+        assert main([*call, "--keep", keep]) == 0
+        assert len(list(home.glob("outbox/*"))) == files
+    capsys.readouterr()
+    assert main(["changes", "--home", str(home), "--after", "1"]) == 1
+    assert "not kept any more" in capsys.readouterr().err
 
 
 def test_a_home_is_of_one_kind_and_of_one_process(
@@ -188,5 +241,28 @@ def test_a_replay_does_not_depend_on_how_it_is_run(recorded: Path) -> None:
         table = pq.read_table(out)
         columns = (table.column(c).to_pylist() for c in ("query", "sign", "row", "instant"))
         found.append(Counter(zip(*columns, strict=True)))
+        moments = [tuple(row.values()) for row in table.select(["tick", "instant"]).to_pylist()]
+        assert moments == sorted(moments), "in the order of instants, whatever the query"
+        numbers = [tuple(row.values()) for row in table.select(["tick", "position"]).to_pylist()]
+        assert numbers == sorted(set(numbers))
     assert found[0] == found[1] == found[2] == found[3]
     assert found[0].total() > 50
+
+
+def test_a_replay_in_which_every_row_is_set_aside(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    csv, setup = recorded / "epochs.csv", recorded / "epochs.sql"
+    csv.write_text("id,x,y,ts\n1,1,1,5\n2,1,1,6\n")
+    columns = "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)"
+    asked = ["replay", "--setup", str(setup), "--readings", str(csv)]
+    asked += ["--out", str(recorded / "out.parquet")]
+    setup.write_text(f"{columns};{NEAR.replace(', kind', '')};")
+    assert main(asked) == 1
+    first = f"nothing was taken: all of 2 rows are set aside. The first: {csv}, line 2: column"
+    reason = "'5' is not a TIMESTAMP: so small a number does not tell its unit, and no option"
+    said = capsys.readouterr().err.strip()
+    assert said.startswith(f'{first} "ts": {reason} timestamps does; ')
+    setup.write_text(f"{columns} WITH (timestamps = 'seconds');{NEAR.replace(', kind', '')};")
+    assert main(asked) == 0
+    assert "2 readings, 2 deltas" in capsys.readouterr().out

@@ -10,10 +10,10 @@ import pytest
 import place
 from place.errors import ConfigurationError
 from place.model.reading import Advance, Reading
-from place.runtime.durable import manifest as manifests
+from place.runtime.durable.deltas import NotKept
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.storage import Storage
 from place.runtime.local import told_of
-from place.runtime.spark.pipeline import Keep
 from place.runtime.spark.session import start_session
 from place.runtime.spark.task import write_told
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
@@ -73,10 +73,14 @@ def test_resuming_after_an_id(tmp_path: Path) -> None:
         assert len({each[:2] for each in seen}) == len(seen) == 6
         for number in range(len(seen)):
             assert list(session.resume(seen[number][:2])) == seen[number + 1 :]
-        for second in range(4, 12):
-            session.push("Cars", [reading(1, 1, 1, second)], time=(START + second) * 1_000_000)
-        assert len(manifests.ticks(runtime_of(session).pipeline.storage)) == 3
-        with pytest.raises(ConfigurationError, match="not kept any more"):
+        for second in range(4, 7):  # nothing happens, and nothing of what is kept is given up
+            session.push("Cars", [reading(1, 9, 1, second)], time=(START + second) * 1_000_000)
+        assert list(session.resume(seen[0][:2])) == seen[1:]
+        for second in range(7, 12):
+            x = 1 + 8 * (second % 2)
+            session.push("Cars", [reading(1, x, 1, second)], time=(START + second) * 1_000_000)
+        assert len({each.tick for each in session.resume()}) == 3
+        with pytest.raises(NotKept, match="not kept any more"):
             list(session.resume(seen[0][:2]))
 
 

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -13,13 +14,17 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
+from place.cli import main
 from place.engine.worker import UNORDERED, Segment
 from place.errors import ConfigurationError, PlaceError, StatementError
 from place.model.clock import Clock
 from place.model.segment import make_segment
-from place.runtime.durable.storage import StorageFull
+from place.operate.status import read_status
+from place.runtime.durable.kept_ticks import Keep
+from place.runtime.durable.storage import StorageFault, StorageFull
+from place.runtime.durable.webhook import signature
 from place.runtime.intake.pushed import readings_of
-from place.runtime.spark.pipeline import Keep, Pipeline
+from place.runtime.spark.pipeline import Pipeline
 from place.session import Session
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
@@ -97,6 +102,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         status = self.answers.pop(0) if self.answers else 200
         if status == 200:
             self.got.append(body)
+            assert self.headers["X-Place-Signature"] == signature("hush", body)
         self.send_response(status)
         if status == 302:
             self.send_header("Location", "/elsewhere")
@@ -131,6 +137,14 @@ def test_a_webhook_gets_every_tick_also_if_it_fails_at_first(receiver: str) -> N
         for second in range(1, 4):
             row = reading(second, 1, 1, second)
             session.push("Cars", [row], time=(START + second) * 1_000_000)
+        runtime = runtime_of(session)
+        assert runtime.deliveries.failures()
+        deadline = time.monotonic() + 20
+        while len(Receiver.got) < 3:  # without another tick, after a pause
+            assert time.monotonic() < deadline
+            runtime.tend()
+            time.sleep(0.05)
+        assert not runtime.deliveries.failures()
         assert session.sql("DESCRIBE w").rows[0][0].endswith("secret = '***')")  # type: ignore[union-attr]
     rows = [json.loads(line)["row"] for body in Receiver.got for line in body.splitlines()]
     assert rows == [[1, "a"], [2, "a"], [3, "a"]]
@@ -218,7 +232,7 @@ def test_partitions_of_one_tick_wait_for_each_other() -> None:
 def test_rows_of_a_source_without_an_order_are_taken_by_time(tmp_path: Path) -> None:
     from place.engine.matrix import Matrix
     from place.engine.worker import Worker
-    from place.model.reading import make_reading
+    from tests.harness.route import make_reading
 
     with opened() as session:
         session.sql(CARS)
@@ -276,14 +290,105 @@ def test_a_file_of_readings_that_is_damaged_does_not_stop_the_others(tmp_path: P
         for car in (1, 2, 3):
             accept(session, reading(car, 1, 1, car))
         damaged = sorted((home / "ingest").iterdir())[1]
+        whole = damaged.read_bytes()
         damaged.write_bytes(b"no Arrow")
         with pytest.raises(PlaceError):
             runtime.pump()
         runtime.take_singly()
         assert runtime.waiting() == (0, 0)
+        assert [path.name for path in (home / "ingest").iterdir()] == [f"{damaged.name}.failed"]
+        assert runtime.set_aside() == [f"ingest/{damaged.name}.failed"]
+        assert read_status(home)["set_aside"] == runtime.set_aside()
+        # It can be mended here, and comes back to the process that runs.
+        (home / "ingest" / f"{damaged.name}.failed").write_bytes(whole)
+        assert main(["retry", "--home", str(home)]) == 0
+        runtime.tend()
+        assert runtime.pump() is not None
+        assert (runtime.set_aside(), runtime.waiting()) == ([], (0, 0))
         session.advance((START + 9) * 1_000_000)
         assert session.answer("near") == [(1, "a"), (3, "a")]
-        assert [path.name for path in (home / "ingest").iterdir()] == [f"{damaged.name}.failed"]
+        assert runtime.statistics("Cars")["late"] == 1
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_readings_that_were_put_back_are_taken_as_if_they_had_just_come(
+    tmp_path: Path, is_running: bool
+) -> None:
+    home = tmp_path / "home"
+    with opened(home) as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        runtime = runtime_of(session)
+        accept(session, reading(1, 1, 1, 1))
+        (logged,) = runtime.ingest.due()
+        runtime.ingest.set_aside(logged)
+        session.push("Cars", [reading(2, 1, 1, 1)])
+        if is_running:
+            assert main(["retry", "--home", str(home)]) == 0
+            runtime.tend()
+            assert runtime.pump() is not None
+    if not is_running:
+        assert main(["retry", "--home", str(home)]) == 0
+    with opened(home) as session:
+        session.advance((START + 9) * 1_000_000)
+        assert session.answer("near") == [(1, "a"), (2, "a")]
+        assert not list((home / "ingest").iterdir())
+
+
+def test_readings_are_not_to_blame_for_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    """A tick without deltas writes no outbox, and says nothing about the readings beside it."""
+    home = tmp_path / "home"
+    with opened(home) as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        runtime = runtime_of(session)
+        accept(session, reading(1, 1, 1, 1), reading(1, 2, 1, 2))
+        (home / "outbox").write_text("a file where a directory should be")
+        for attempt in (runtime.pump, runtime.take_singly):
+            with pytest.raises(StorageFault, match="cannot be written"):
+                attempt()
+        assert (runtime.waiting()[0], runtime.set_aside()) == (2, [])
+        (home / "outbox").unlink()
+        runtime.take_singly()
+        assert runtime.waiting() == (0, 0)
+        session.advance((START + 9) * 1_000_000)
+        assert session.answer("near") == [(1, "a")]
+
+
+def test_damaged_files_are_found_and_named(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with opened(home) as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
+
+    def ask(session: Session) -> None:
+        session.answer("near")
+        list(session.resume())
+
+    for kind, named in {
+        "state/0-0": r"state/0-0/\S+\.arrow is damaged",
+        "outbox": r"outbox/\S+\.arrow is damaged",
+        "manifest": r"manifest/000000000003\.json is damaged",
+    }.items():
+        for way in (cut, changed):
+            copy = tmp_path / f"{kind.partition('/')[0]}-{way.__name__}"
+            shutil.copytree(home, copy)
+            file = sorted((copy / kind).iterdir())[-1]
+            file.write_bytes(way(file.read_bytes()))
+            with pytest.raises(PlaceError, match=named), opened(copy) as session:
+                ask(session)
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) * 2 // 3]
+
+
+def changed(content: bytes) -> bytes:
+    """Eight bytes are others."""
+    place = len(content) // 2
+    eight = bytes(byte ^ 0x55 for byte in content[place : place + 8])
+    return content[:place] + eight + content[place + 8 :]
 
 
 def test_readings_are_kept_when_there_can_be_no_tick_at_all(

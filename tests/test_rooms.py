@@ -113,6 +113,19 @@ def test_a_module_says_why_it_exists_and_is_of_one_piece(path: Path) -> None:
     assert len(text.splitlines()) <= 500, f"{path} is two files in one"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=module_of)
+def test_a_runtime_is_asked_through_its_interface(path: Path) -> None:
+    """Nobody outside of the runtime on Spark reaches into its pipeline, or knows its class."""
+    room = room_of(module_of(path))
+    if room in ("place.runtime.spark", "place.runtime"):
+        return
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        assert not isinstance(node, ast.Attribute) or node.attr != "pipeline", path
+    if room != "place.session":  # which opens it
+        inner = {"place.runtime.spark.runtime", "place.runtime.spark.pipeline"}
+        assert not inner & imports_of(path)
+
+
 OPERATORS = sorted((PACKAGE / "engine" / "operators").glob("*.py"))
 CONTRACT = "place.engine.operators.contract"
 ABOVE_OPERATORS = {"cell", "chain", "chains", "timeline", "worker", "checkpoint", "answers"}

@@ -53,9 +53,9 @@ GOOD = f"1,0.5,0.25,{NOON}"
         ("1,1,2,", 'column "ts": the time is missing'),
         ("1,1,2,yesterday", "column \"ts\": 'yesterday' is not a TIMESTAMP"),
         (
-            "1,1,2,1767225600",
-            "column \"ts\": '1767225600' is not a TIMESTAMP: it is a number, and no option"
-            " timestamps says what it counts",
+            "1,1,2,20260131",
+            "column \"ts\": '20260131' is not a TIMESTAMP: so small a number does not tell its"
+            " unit, and no option timestamps does",
         ),
         (
             "1,1,2,1899-12-31 23:59:59",
@@ -90,7 +90,8 @@ def test_positions_off_the_earth(folder: Folder, x: float, y: float, reason: str
     table = pa.table({"id": ["a"], "x": [float(x)], "y": [float(y)], "ts": [MOMENT]})
     (rejected,) = check_table(EARTH, table, "push").rejected
     text = json.dumps({"id": "a", "x": float(x), "y": float(y), "ts": MOMENT})
-    assert rejected == Rejected("push", 1, reason, text)
+    hint = "x is the longitude and y the latitude, in degrees"
+    assert rejected == Rejected("push", 1, reason, text, hint)
 
 
 @pytest.mark.parametrize(

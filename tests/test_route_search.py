@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,18 +15,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from place.errors import PlaceError
-from place.model.reading import Reading, make_disappearance, make_reading
+from place.model.reading import Reading
 from place.model.schema import Stream
 from place.model.segment import make_segment
-from place.model.types import Type, coerce
+from place.model.types import Type
 from place.runtime.intake import check, csv_file, lines
-from place.runtime.intake.check import FIRST_TIME, LAST_TIME, Routed, check_table
+from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
+from place.runtime.intake.judge import FIRST_TIME, LAST_TIME
+from place.runtime.intake.values import settle
 from tests.harness.route import (
     EARTH,
     MOMENT,
     NOON,
     Folder,
+    make_disappearance,
+    make_reading,
     rows_of,
     smaller_blocks,
     stream_of,
@@ -50,11 +53,9 @@ def read_row(
     if op not in ("disappear", "reading", "", None):
         return None
     time = None if stream.time is None else values[stream.time]
-    if isinstance(time, str) and re.fullmatch(r"\s*[+-]?[0-9]+(\.[0-9]*)?\s*", time):
-        return None
     try:
         if op == "disappear":
-            moment = arrival if stream.time is None else coerce(time, Type.TIMESTAMP)
+            moment = arrival if stream.time is None else settle(time, Type.TIMESTAMP)
             if moment is None:
                 return None
             reading = make_disappearance(stream, values[stream.key], int(moment))
@@ -87,6 +88,8 @@ inf|-Infinity|infinity|99999999999999999999|-9223372036854775808|922337203685477
 2024-02-29|2023-02-29|2026-13-01|2026-01-31 24:00:00|1899-12-31|0000-01-01
 9999-12-31 23:59:59.999999|2201-01-01|2200-12-31 23:59:59|1900-01-01|2026-01-31T12
 20260131T120000| 2026-01-31 |2026-W05-6|1767225600|1767225600.5|2026-01-31 12:00:00+0530
+1767225600000|1767225600000000|1767225600000000999|-1767225600|1767225600e3|99999999|100000000
+99999999999|100000000000|99999999999999999|100000000000000000|8999999999999999999
 12:00|0001-01-01 00:00:00+05:00|null|None|NULL|é|Ünïcode|a b|disappear|reading|vanish|91
 -91|181|-180|90"""
 TEXTS = [text for line in GARBAGE.splitlines() for text in line.split("|")]
@@ -108,10 +111,13 @@ search = settings(
 # Tables of any types
 
 
-numbers = st.sampled_from([0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63), MOMENT]) | st.integers(
-    -(2**63), 2**63 - 1
+LIMITS = [10**8 - 1, 10**8, 1 - 10**11, 10**11, 10**14 - 1, 10**14, 1 - 10**17, 10**17]
+COUNTS = [MOMENT // 10**6, MOMENT // 1000, MOMENT, MOMENT * 1000 + 999]
+SOME = [0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63), *LIMITS, *COUNTS]
+numbers = st.sampled_from(SOME) | st.integers(-(2**63), 2**63 - 1)
+floats = st.floats() | st.sampled_from(
+    [-0.0, 2.0, math.nan, math.inf, 1e18, 1e19, *map(float, COUNTS)]
 )
-floats = st.floats() | st.sampled_from([-0.0, 2.0, math.nan, math.inf, 1e18, 1e19, float(MOMENT)])
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), texts),
     (pa.large_string(), texts),

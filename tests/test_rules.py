@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from place.model.delta import Answer
-from place.model.reading import make_reading
 from place.model.schema import Table
 from place.model.types import Row
 from place.plan.evaluate import evaluate
@@ -54,6 +53,7 @@ from place.runtime.reference import (
     nearest,
     rows_of,
 )
+from tests.harness.route import make_reading
 from tests.harness.rules import FIXTURES, Case, catalog, fixtures, read_fixture
 
 CASES = [

@@ -41,12 +41,16 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/sql"): READERS,
     ("GET", "/queries"): READERS,
     ("GET", "/queries/{name}"): READERS,
+    ("POST", "/queries/{name}/resume"): READERS,
     ("GET", "/queries/{name}/answer"): READERS,
     ("GET", "/queries/{name}/updates"): READERS,
     ("WS", "/queries/{name}/updates"): READERS,
     ("GET", "/queries/{name}/webhooks"): READERS,
     ("POST", "/queries/{name}/webhooks"): READERS,
     ("DELETE", "/queries/{name}/webhooks/{number}"): READERS,
+    ("GET", "/quotas"): READERS,
+    ("PUT", "/quotas/{name}"): {"admin"},
+    ("DELETE", "/quotas/{name}"): {"admin"},
     ("GET", "/streams"): READERS,
     ("POST", "/streams/{name}/readings"): {"admin", "ingest"},
     ("GET", "/map/about"): READERS,
@@ -58,6 +62,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
 BODIES: dict[str, Any] = {
     "/sql": {"sql": "SHOW STREAMS"},
     "/login": {"token": "wrong"},
+    "/quotas/{name}": {"queries": 10},
     "/streams/{name}/readings": [],
     "/queries/{name}/webhooks": {"url": "http://127.0.0.1:1/"},
 }
@@ -330,7 +335,7 @@ def test_a_webhook_does_not_outlive_its_query(
         await asyncio.to_thread(found.wait, WAIT)
         return "127.0.0.1"
 
-    monkeypatch.setattr("place.server.webhooks.public_address", public_address)
+    monkeypatch.setattr("place.runtime.durable.webhook.public_address", public_address)
     served.sql("REGISTER QUERY fleet AS SELECT id FROM Cars", token=tokens["client"])
     with ThreadPoolExecutor(1) as pool:
         new = {"url": "http://slow.example/"}

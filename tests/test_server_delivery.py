@@ -19,10 +19,11 @@ import websockets.exceptions
 from place.errors import ConfigurationError
 from place.model.segment import make_segment
 from place.model.time import format_timestamp
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.intake.pushed import readings_of
-from place.runtime.spark.pipeline import Keep
+from place.runtime.interface import tick_of
 from place.server.access import Who
-from place.server.encode import INITIAL, LAST, Message, backlog, whole_answer
+from place.server.encode import INITIAL, LAST, Message, whole_answer
 from place.server.subscriber import Subscriber
 from tests.harness.pipeline import opened, reading, runtime_of
 from tests.harness.receiver import Receiver
@@ -61,7 +62,7 @@ class Cars:
     def wait(self) -> None:
         server = self._served.server
         wait_for(lambda: server.runtime.waiting() == (0, 0))
-        wait_for(lambda: server.hub.tick == server.runtime.pipeline.last.tick)  # type: ignore[union-attr]
+        wait_for(lambda: server.hub.tick == tick_of(server.runtime))
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_a_websocket_gets_the_answer_and_then_every_delta(served: Running, cars:
         assert view.seen[-1]["instant"].startswith("2026-01-01T")
         assert view.seen[-1]["sign"] == -1
     wait_for(lambda: not served.server.hub.subscribers())
-    wait_for(lambda: not served.server.hub._watches)
+    wait_for(lambda: not served.server.hub._watched.names)
 
 
 def test_who_resumes_after_any_id_misses_nothing_and_gets_nothing_twice(
@@ -174,10 +175,28 @@ def test_ids_that_cannot_be_resumed_after(served: Running, cars: Cars) -> None:
                 socket.recv()
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4410
-    # What the outbox does not keep any more.
-    storage = runtime_of(served.session).pipeline.storage
-    with pytest.raises(Exception, match="not kept"):
-        list(backlog(storage, "near", (999_990, 0), 999_999))
+
+
+def test_who_resumes_too_late_is_told_so_before_anything_else(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Deltas go by what is kept; ticks without deltas do not count."""
+    home = tmp_path_factory.mktemp("late") / "home"
+    with serving(home, SETUP, idle=0, keep=Keep(ticks=2)) as running:
+        cars, view = Cars(running), View()
+        cars.push((1, 1.0))
+        with running.listen("near") as socket:
+            read_until(socket, view, [[1, "a"]])
+        for _ in range(5):
+            cars.push((2, 99.0))
+        with running.listen("near", after=view.last_id) as socket:
+            assert json.loads(socket.recv()) == []
+        for step in range(4):
+            cars.push((1, 9.0 if step % 2 == 0 else 1.0))
+        reply = running.http.get("/queries/near/updates", params={"after": view.last_id})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (410, "gone")
+        with running.listen("near", after=view.last_id) as socket:
+            assert json.loads(socket.recv())["error"]["code"] == "gone"
 
 
 def test_who_watches_a_query_that_is_dropped_is_told(served: Running, cars: Cars) -> None:
@@ -375,8 +394,8 @@ def test_a_webhook_goes_on_after_whatever_went_wrong(
         patch.setattr(served.server.store, "advance_webhook", fail)
         cars.push((5, 1.0))
         (line,) = served.server.webhooks.of("near")
-        wait_for(lambda: line.error is not None)
-    wait_for(lambda: line.error is None)
+        wait_for(lambda: line.attempts.error is not None)
+    wait_for(lambda: line.attempts.error is None)
     cars.push((5, 9.0))
     wait_for(lambda: [d["sign"] for d in receiver.deltas()][-1] == -1)
     served.http.delete(f"/queries/near/webhooks/{hook['id']}")

@@ -2,17 +2,20 @@
 
 import ipaddress
 import shutil
+import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from place.cli import main
 from place.errors import ConfigurationError
+from place.runtime.durable.webhook import is_public
 from place.server.settings import is_loopback
 from place.server.store import ServerStore
-from place.server.webhooks import is_public
 from tests.harness.server import bearer, serving
 
 
@@ -67,6 +70,35 @@ def test_https(tmp_path: Path) -> None:
         token = running.server.store.create_token("root", "admin")
         cookie = running.http.post("/login", json={"token": token}).headers["set-cookie"]
         assert "Secure" in cookie
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        serving(tmp_path / "home", body_seconds=0.5) as running,
+        socket.create_connection(("127.0.0.1", httpx.URL(running.url).port or 0), 10) as slow,
+    ):
+        head = "POST /sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        slow.sendall(f'{head}Content-Length: 100\r\n\r\n{{"sql": '.encode())
+        heard = b""
+        while chunk := slow.recv(65536):
+            heard += chunk
+        assert heard.startswith(b"HTTP/1.1 408 ")
+        assert b'"code": "too_slow"' in heard
+        assert running.http.get("/health").status_code == 200
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text
+
+
+def test_the_library_of_the_map_is_not_imported() -> None:
+    """It would ask for the framework `shiny` with a warning."""
+    code = (
+        "import sys; from place.server.app import vendored;"
+        " assert vendored('maplibre-gl.js') is not None; assert 'maplibre' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # The commands

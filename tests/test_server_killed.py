@@ -51,6 +51,8 @@ class Child:
             text=True,
         )
         assert self._process.stdout is not None
+        if self.url:  # started again: the door is open before Spark runs
+            wait_for(self._is_starting, 60)
         line = self._process.stdout.readline()
         assert line.startswith("place serve: http://"), (self.directory / "log").read_text()
         self.url = line.split()[2].rstrip(",")
@@ -62,6 +64,13 @@ class Child:
             return httpx.get(f"{self.url}/health").status_code == 200
         except httpx.HTTPError:
             return False
+
+    def _is_starting(self) -> bool:
+        try:
+            reply = httpx.get(f"{self.url}/health")
+        except httpx.HTTPError:
+            return False
+        return reply.status_code == 503 and reply.json()["status"] == "starting"
 
     def end(self, number: int) -> str:
         assert self._process is not None
@@ -178,6 +187,10 @@ def killed(child: Child, kills: int) -> None:
         expected = sorted(reply["rows"])
         wait_for(lambda view=view, expected=expected: view.answer() == expected)
     assert "stopped after tick" in child.end(signal.SIGTERM)
+    log = (child.directory / "log").read_text()
+    assert "starting Spark" in log
+    assert "Traceback" not in log
+    assert "\tat " not in log, "Java has written a stack"
 
 
 def test_a_server_that_is_killed_under_load(child: Child) -> None:

@@ -24,7 +24,7 @@ NAMES = {"name": ["near", "Cars", "no"], "stream": ["Cars", "no"], "number": ["0
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home: Path = tmp_path_factory.mktemp("schema") / "home"
-    with serving(home, SETUP, largest_statement=10_000) as running:
+    with serving(home, SETUP) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from place.errors import ConfigurationError
+from place.operate.aside import SetAside
 from place.runtime.spark.session import start_session
 from place.runtime.spark.sources import Sources
 from tests.harness.pipeline import (
@@ -218,3 +219,31 @@ def test_late_readings_are_kept_aside(tmp_path: Path) -> None:
     ]
     assert entry["reason"].startswith("late: its time 2026-01-01 00:00:03")
     assert json.loads(entry["text"])["id"] == 2
+
+
+def test_a_run_that_takes_nothing_says_why(tmp_path: Path) -> None:
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    ahead = "2150-01-01 00:00:00"
+    (incoming / "1.csv").write_text(f"id,x,y,ts,kind\n1,1,1,{ahead},a\n2,1,1,soon,a\n")
+    with opened(tmp_path / "home") as session:
+        runtime = runtime_of(session)
+        session.sql(f"{CARS} FROM FILES ('{incoming}')")
+        aside = SetAside(runtime)
+        session.drain()
+        lost = aside.lost()
+        assert lost is not None
+        count, first = lost
+        assert count == 2
+        assert str(first).partition("/incoming/")[2] == (
+            f'1.csv, line 2: column "ts": {ahead} is too far in the future;'
+            " the option max_future of the stream says how far it may be ahead"
+        )
+        assert runtime.reason("Cars") == str(first)
+        aside = SetAside(runtime)
+        session.drain()  # nothing new
+        assert aside.lost() is None
+        write_csv(incoming / "2.csv", [reading(1, 1, 1, 1), reading(2, 1, 1, 0)])
+        aside = SetAside(runtime)
+        session.drain()  # of which the second is late
+        assert aside.lost() is None

@@ -100,7 +100,7 @@ def test_what_is_no_catalog_is_refused(tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").write_text("this is a text and no database, of some length" * 50)
     with pytest.raises(ConfigurationError, match="not a catalog"):
         place.connect(tmp_path)
-    with pytest.raises(ConfigurationError, match="cannot be made"):
+    with pytest.raises(ConfigurationError, match="cannot be written"):
         place.connect(tmp_path / "catalog.sqlite" / "home")
 
 

@@ -272,7 +272,7 @@ def run_spark(coming: Arrivals, query: str, root: Path) -> tuple[int, NDArray[np
     with connect(home, master="local[2]") as session:
         source = f"FROM FILES ('{incoming}', format = 'parquet', timestamps = 'microseconds')"
         open_session(session, coming, query, source, root)
-        cast("SparkRuntime", session.runtime).pipeline.on_commit.append(committed)
+        cast("SparkRuntime", session.runtime).watch(committed)
         _put(coming.first, incoming, 0)
         session.start()
         _await(session, commits, coming.first.num_rows)

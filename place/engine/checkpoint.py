@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from place.engine.columns import Columns, Dictionary
 from place.engine.history import History
 from place.engine.matrix import Place
+from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.timeline import Timeline
 from place.engine.worker import MANY_TEXTS, TableOf, Worker
@@ -56,6 +57,10 @@ def save_worker(worker: Worker) -> Checkpoint:
         state[f"history/base/{name}"] = _pack(history.base.all_messages())
         if history.recent:
             state[f"history/recent/{name}"] = _pack(Messages.joined(history.recent))
+    for name, gaps in worker.gaps.items():
+        state[f"gaps/known/{name}"] = _pack(_alive(gaps.known))
+        if gaps.waiting:
+            state[f"gaps/waiting/{name}"] = _pack(Messages.joined(gaps.waiting))
     meta = {
         "timelines": lines,
         "floors": {name: history.floor for name, history in worker.histories.items()},
@@ -116,6 +121,12 @@ def load_worker(
             history.recent.append(codes.waiting(streams[name], recent))
             history.is_loose = True
         worker.histories[name] = history
+        if streams[name].fills_gaps:
+            worker.gaps[name] = gaps = Gaps.empty(streams[name], worker.dictionary)
+            codes.fill(gaps.known, state[f"gaps/known/{name}"])
+            waiting = state.get(f"gaps/waiting/{name}")
+            if waiting is not None:
+                gaps.waiting.append(codes.waiting(streams[name], waiting))
     return worker
 
 

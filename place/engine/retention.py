@@ -1,4 +1,4 @@
-"""Retention: which objects a cell keeps (GPAC, section 3.3; PLACE's predicate-based windows).
+"""KeptTicks: which objects a cell keeps (GPAC, section 3.3; PLACE's predicate-based windows).
 
 A stream may promise how fast its objects move and how often they report. An object outside of
 every region grown by the way that a region can move until then will have reported again before it
@@ -19,7 +19,7 @@ from place.engine.tick import Tick
 from place.engine.versions import Versions
 from place.kernels.arrays import Bools, Floats
 from place.kernels.bulk import TOUCHED, match_bulk
-from place.model.schema import Retention, Stream
+from place.model.schema import KeptTicks, Stream
 from place.model.space import METRES_PER_DEGREE, Space
 from place.model.time import SECOND
 
@@ -81,7 +81,7 @@ class Retained:
         store.evict(np.flatnonzero(tested & ~kept))
 
 
-def _way(retention: Retention) -> float:
+def _way(retention: KeptTicks) -> float:
     """How far around a region objects are kept."""
     way: float = retention.cache * retention.max_speed * retention.report_every / SECOND
     return way

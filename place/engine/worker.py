@@ -17,6 +17,7 @@ from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
 from place.engine.history import History
 from place.engine.matrix import Place
+from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.observed import observed
 from place.engine.partial_answers import Found
@@ -65,6 +66,7 @@ class Worker:
         self.clocks = Clocks()
         self.timelines: dict[frozenset[str], Timeline] = {}
         self.histories: dict[str, History] = {}
+        self.gaps: dict[str, Gaps] = {}
         self.readings: dict[str, int] = {}
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
@@ -82,15 +84,28 @@ class Worker:
             for key, table in catalog.tables.items()
             if before.revisions.get(key) != catalog.revisions[key]
         }
-        ended, begun = _changed(before.queries, catalog.queries, refreshed)
+        reset = {
+            stream.name
+            for key, stream in catalog.streams.items()
+            if key in before.streams and before.revisions.get(key) != catalog.revisions.get(key)
+        }
+        ended, begun = _changed(before.queries, catalog.queries, refreshed, reset)
         again = {query.name for query in ended} & {query.name for query in begun}
-        kept = {query.name: self._content(query) for query in ended if query.name in again}
+        kept = {
+            query.name: self._content(query)
+            for query in ended
+            if query.name in again and not query.streams & reset
+        }
         found: list[Found] = []
+        over: dict[frozenset[str], int] = {}
         for streams, queries in _by_streams(ended):
             timeline = self._timeline(streams)
+            over[streams] = timeline.instant
             found += timeline.drop([query.name for query in queries], _stage(catalog) - 1)
             if not timeline.queries and len(streams) != 1:
                 del self.timelines[streams]
+        for name in reset:
+            self._forget(name)
         self.follow_streams()
         for streams, queries in _by_streams(begun):
             self.clocks.join(streams)
@@ -103,13 +118,23 @@ class Worker:
                     content = self._replay(query, tables, timeline.instant)
                 if content is not None:
                     contents[query.name] = content
+            beginning = timeline.instant
+            if streams & reset:  # what they answer without its readings, they answer at once
+                timeline.instant = max(beginning, over.get(streams, beginning))
             found += timeline.register(queries, tables, contents, _stage(catalog))
+            timeline.instant = beginning
         return [
             replace(each, is_settled=False)
             if isinstance(each, Change) and any(query.name in again for query in each.queries)
             else each
             for each in found
         ]
+
+    def _forget(self, name: str) -> None:
+        """A stream begins anew: nothing that it told is known, and it may tell any time."""
+        del self.timelines[frozenset((name,))], self.histories[name]
+        self.gaps.pop(name, None)
+        self.clocks.forget(name)
 
     def _content(self, query: Query) -> pa.Table | None:
         """What the window of a query holds that begins anew because its tables changed. Only
@@ -160,6 +185,11 @@ class Worker:
             del self.histories[name]
         for name in streams.keys() - self.histories.keys():
             self.histories[name] = History.empty(streams[name], self.dictionary)
+        for name in self.gaps.keys() - streams.keys():
+            del self.gaps[name]
+        for name in streams.keys() - self.gaps.keys():
+            if streams[name].fills_gaps:
+                self.gaps[name] = Gaps.empty(streams[name], self.dictionary)
 
     def _stores(self, name: str) -> list[Objects]:
         """The objects of a stream, those of other rows among them."""
@@ -227,6 +257,10 @@ class Worker:
                     self._hear(item)
             else:
                 self.clocks.advance(item.time, item.stream)
+        for name, gaps in self.gaps.items():
+            complete = gaps.release(self.clocks.closed(name))
+            if complete is not None:
+                self._offer(name, complete)
         for name, history in self.histories.items():
             history.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
         found: list[Found] = []
@@ -250,6 +284,12 @@ class Worker:
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
         self.late[name] += int(len(in_time) - in_time.sum())
         self.readings[name] += int(len(messages) - messages.gone.sum())
+        if name in self.gaps:
+            self.gaps[name].hear(messages)
+        else:
+            self._offer(name, messages)
+
+    def _offer(self, name: str, messages: Messages) -> None:
         self.histories[name].hear(messages)
         for streams, timeline in self.timelines.items():
             if name in streams:
@@ -302,15 +342,19 @@ class Worker:
 
 
 def _changed(
-    before: Definitions[Query], after: Definitions[Query], refreshed: set[str]
+    before: Definitions[Query], after: Definitions[Query], refreshed: set[str], reset: set[str]
 ) -> tuple[list[Query], list[Query]]:
-    """The queries that end and those that begin, in order. One whose tables have other rows ends
-    and begins again."""
+    """The queries that end and those that begin, in order. One whose tables have other rows, or
+    whose streams begin anew, ends and begins again."""
     ended, begun = after.since(before)
     old, new = [before[key] for key in ended], [after[key] for key in begun]
-    if refreshed:
+    if refreshed or reset:
         known = set(begun)
-        again = [q for key, q in after.items() if key not in known and q.tables & refreshed]
+        again = [
+            query
+            for key, query in after.items()
+            if key not in known and (query.tables & refreshed or query.streams & reset)
+        ]
         old, new = old + again, new + again
     return old, new
 

@@ -102,6 +102,10 @@ class Clocks:
         for name in latenesses.keys() - self._clocks.keys():
             self._clocks[name] = Clock(latenesses[name])
 
+    def forget(self, stream: str) -> None:
+        """A stream has told no time, as far as anybody knows."""
+        self._clocks[stream] = Clock(self._clocks[stream].lateness)
+
     def tell(self, stream: str, time: int) -> bool:
         """Take a reading of this time. Is it in time?"""
         return self._clocks[stream].tell(time)

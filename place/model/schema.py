@@ -12,6 +12,10 @@ from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
 
+LONGITUDES = ("x", "lon", "lng", "longitude")
+LATITUDES = ("y", "lat", "latitude")
+"""The names of the columns of a position; beside x and y only where they are degrees."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -31,7 +35,7 @@ class External:
 
 
 @dataclass(frozen=True)
-class Retention:
+class KeptTicks:
     """Which objects a stream keeps: all, or those near some query (GPAC's cache, section 3.3)."""
 
     cache: float
@@ -58,9 +62,36 @@ class Stream:
     space: Space = Space.PLANAR
     bounds: tuple[float, float, float, float] | None = None
     source: External | None = None
-    retention: Retention | None = None
+    retention: KeptTicks | None = None
     history: int | None = None
     """How long readings are kept for windows that begin later, beside the last 10,000."""
+    timestamps: str | None = None
+    """What numbers and texts of TIMESTAMP columns are, where their form does not tell."""
+    called: tuple[tuple[str, str], ...] = ()
+    """How whoever sends readings calls some of the columns: pairs of a column and that name."""
+    max_future: int | None = None
+    """How far a reading's time may be ahead of the clock on the wall; None is up to the door."""
+
+    fills_gaps: bool = False
+    """Whether a column that a reading leaves out keeps the value that its object had before."""
+
+    def names_of(self, column: int) -> tuple[str, ...]:
+        """The names by which a column is found where readings have names, the best one first.
+
+        A position of degrees also goes by the names that longitude and latitude have, if no other
+        column has them.
+        """
+        own = self.columns[column].name
+        called = {name.casefold(): other for name, other in self.called}
+        if own.casefold() in called:
+            return (called[own.casefold()],)
+        if self.space is not Space.WGS84 or column not in (self.x, self.y):
+            return (own,)
+        taken = {each.name.casefold() for each in self.columns} | {
+            other.casefold() for other in called.values()
+        }
+        names = LONGITUDES if column == self.x else LATITUDES
+        return (own, *(name for name in names if name not in taken))
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from place.errors import ConfigurationError, StatementError
 from place.plan.catalog import fold
 from place.plan.kinds import kind_of
+from place.runtime.durable.home import check_writable
+from place.runtime.interface import durable
+from place.server.store import ServerStore
 from place.session import Session, connect
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
 from place.sql.statements import Change
 from place.statements import masked
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
@@ -75,15 +74,22 @@ def add_idle_option(parser: argparse.ArgumentParser) -> None:
 def add_keep_option(parser: argparse.ArgumentParser) -> None:
     """How far back those who resume may have been."""
     parser.add_argument(
-        "--keep-ticks",
-        type=positive,
-        metavar="N",
-        help="keep the deltas of so many ticks for those who resume after an id (1000)",
+        "--keep",
+        metavar="DURATION",
+        help="keep deltas for so long for those who resume after an id, at most 4 GiB (24 hours)",
     )
+
+
+def hush_spark() -> None:
+    """Spark is about to be stopped; what it says of that is no news."""
+    from place.runtime.spark.console import hush
+
+    hush()
 
 
 def open_session(arguments: argparse.Namespace) -> Session:
     """A session on Spark in the home directory, as the options ask for it."""
+    check_writable(arguments.home)  # before Spark is started for nothing
     session = connect(
         arguments.home,
         master=arguments.master,
@@ -91,10 +97,10 @@ def open_session(arguments: argparse.Namespace) -> Session:
         storage=arguments.storage,
         ui=arguments.ui,
         settings=spark_settings(arguments),
-        keep_ticks=arguments.keep_ticks,
+        keep=arguments.keep,
     )
     if arguments.files_per_tick is not None:
-        cast("SparkRuntime", session.runtime).files_per_tick = arguments.files_per_tick
+        durable(session.runtime).files_per_tick = arguments.files_per_tick
     return session
 
 
@@ -118,6 +124,13 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return int(text)
+
+
+def known_store(home: Path) -> ServerStore:
+    """What the server of a home that is there keeps: tokens, quotas, owners."""
+    if not home.is_dir():
+        raise ConfigurationError(f"{home} is not there", hint="name the home of the server")
+    return ServerStore(home)
 
 
 def read_setup(path: Path) -> str:

@@ -7,13 +7,12 @@ every runtime, however files fall into ticks.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.fs
@@ -29,13 +28,15 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.segment import read_segment
 from place.model.time import SECOND
+from place.operate.aside import complain
 from place.operate.options import add_spark_options, read_setup, spark_settings
 from place.plan.catalog import fold
+from place.runtime.durable.deltas import CHANGELOG, TickDeltas
 from place.runtime.durable.outbox import pieces_of
-from place.runtime.durable.sinks import CHANGELOG, changelog, shown
 from place.runtime.intake.check import Rejected, late_readings
 from place.runtime.intake.files import read_file
 from place.runtime.intake.quarantine import pack
+from place.runtime.interface import durable
 from place.runtime.local import LocalRuntime
 from place.session import RUNTIMES, Session, connect
 
@@ -69,7 +70,7 @@ class Taken:
 
     readings: int
     rejected: list[Rejected]
-    tables: list[pa.Table]
+    changelog: pa.Table
 
 
 class Player(Protocol):
@@ -78,7 +79,7 @@ class Player(Protocol):
     def play(self, tick: int, paths: Sequence[str]) -> Taken:
         """One tick of files."""
 
-    def end(self, tick: int) -> list[pa.Table]:
+    def end(self, tick: int) -> pa.Table:
         """All is told: the deltas of the last instants."""
 
 
@@ -91,7 +92,7 @@ class InProcess:
         self._latest: int | None = None
 
     def play(self, tick: int, paths: Sequence[str]) -> Taken:
-        taken = Taken(0, [], [])
+        taken = Taken(0, [], CHANGELOG.empty_table())
         segments = []
         for path in paths:
             arrival = _modified(path) if self._stream.time is None else None
@@ -106,21 +107,21 @@ class InProcess:
         runtime = self._session.runtime
         if isinstance(runtime, LocalRuntime):
             changes = runtime.take([Segment(self._stream.name, table)])
-            taken.tables = list(shown(pieces_of(changes), tick))
+            taken.changelog = TickDeltas.of(tick, pieces_of(changes)).changelog()
             for late in runtime.workers[0].aside:
                 taken.rejected += late_readings(self._stream, late.table)
         else:
             deltas = self._session.feed(read_segment(self._stream, table))
-            taken.tables = self._shown(deltas, tick)
+            taken.changelog = self._shown(deltas, tick)
         return taken
 
-    def end(self, tick: int) -> list[pa.Table]:
+    def end(self, tick: int) -> pa.Table:
         if self._latest is None:
-            return []
+            return CHANGELOG.empty_table()
         over = Advance(self._latest + self._stream.lateness, self._stream.name)
         return self._shown(self._session.feed([over]), tick)
 
-    def _shown(self, deltas: list[Delta], tick: int) -> list[pa.Table]:
+    def _shown(self, deltas: list[Delta], tick: int) -> pa.Table:
         groups: dict[str, list[Delta]] = {}
         for delta in deltas:
             groups.setdefault(delta.query, []).append(delta)
@@ -130,17 +131,14 @@ class InProcess:
             for name, group in groups.items()
             for change in from_deltas(queries[fold(name)], group)
         ]
-        return list(shown(pieces_of(changes), tick))
+        return TickDeltas.of(tick, pieces_of(changes)).changelog()
 
 
 class OnSpark:
     """The runtime on Spark: files are read by its tasks."""
 
     def __init__(self, session: Session, stream: Stream) -> None:
-        from place.runtime.spark.runtime import SparkRuntime
-
-        assert isinstance(session.runtime, SparkRuntime)
-        self._runtime = session.runtime
+        self._runtime = durable(session.runtime)
         self._stream = stream
 
     def play(self, tick: int, paths: Sequence[str]) -> Taken:
@@ -151,25 +149,15 @@ class OnSpark:
         ]
         manifest = self._runtime.read_files(self._stream.name, files)
         after = self._runtime.statistics(self._stream.name)
-        storage = self._runtime.pipeline.storage
-        rejected = [
-            Rejected(**{k: bad[k] for k in ("source", "line", "reason", "text")})
-            for name in manifest.quarantine
-            for bad in _lines(storage.read(name))
-        ]
+        rejected = self._runtime.quarantined(manifest)
         count = after["readings"] + after["late"] - before["readings"] - before["late"]
-        return Taken(count, rejected, list(changelog(storage, manifest, None)))
+        return Taken(count, rejected, self._runtime.deltas.of(manifest).changelog())
 
-    def end(self, tick: int) -> list[pa.Table]:
+    def end(self, tick: int) -> pa.Table:
         manifest = self._runtime.finish(self._stream.name)
         if manifest is None:
-            return []
-        return list(changelog(self._runtime.pipeline.storage, manifest, None))
-
-
-def _lines(content: bytes) -> Iterator[dict[str, Any]]:
-    for line in content.splitlines():
-        yield json.loads(line)
+            return CHANGELOG.empty_table()
+        return self._runtime.deltas.of(manifest).changelog()
 
 
 def _modified(path: str) -> int:
@@ -217,6 +205,7 @@ def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console
     step = arguments.files_per_tick or 1
     aside = arguments.out.with_name(arguments.out.name + ".quarantine.jsonl")
     readings = deltas = tick = bad = 0
+    first: Rejected | None = None
     began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
@@ -230,19 +219,19 @@ def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console
             taken = player.play(tick, files[start : start + step])
             readings += taken.readings
             bad += len(taken.rejected)
+            first = first or next(iter(taken.rejected), None)
             set_aside.write(pack(stream.name, tick, taken.rejected))
-            for table in taken.tables:
-                writer.write_table(table)
-                deltas += table.num_rows
+            writer.write_table(taken.changelog)
+            deltas += taken.changelog.num_rows
             bar.advance(task, min(step, len(files) - start))
         tick += 1
-        for table in player.end(tick):
-            writer.write_table(table)
-            deltas += table.num_rows
+        last = player.end(tick)
+        writer.write_table(last)
+        deltas += last.num_rows
     if not bad:
         aside.unlink()
     seconds = time.perf_counter() - began
     print(f"{readings:,} readings, {deltas:,} deltas, {tick:,} ticks, {seconds:.2f} seconds")
     if bad:
         print(f"{bad:,} rows are set aside in {aside}")
-    return 0
+    return complain(bad, first) if first is not None and not readings else 0

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, cast
 
 from place.errors import PlaceError
 from place.model.schema import Stream
 from place.model.time import LATEST, SECOND, parse_duration
+from place.operate.aside import SetAside, complain
+from place.operate.compiling import compiled_meanwhile
+from place.operate.logs import add_log_options, start_logging
+from place.operate.news import News
 from place.operate.options import (
     add_idle_option,
     add_keep_option,
     add_spark_options,
+    hush_spark,
     open_session,
     read_setup,
     set_up,
 )
+from place.runtime.interface import DurableRuntime, durable, tick_of
 from place.session import Session
 
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
-
-POLL, NEWS = 0.2, 10.0
-"""Seconds between looks, and between lines about how it goes."""
+LOG = logging.getLogger("place.run")
+POLL = 0.2
+"""Seconds between looks."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,6 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_idle_option(parser)
     add_keep_option(parser)
     add_spark_options(parser)
+    add_log_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -55,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     idle = parse_duration(arguments.idle)
     text = read_setup(arguments.setup) if arguments.setup is not None else ""
+    repeats = start_logging(arguments)
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -62,69 +68,45 @@ def run(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    with open_session(arguments) as session:
-        runtime = cast("SparkRuntime", session.runtime)
+    with compiled_meanwhile(), open_session(arguments) as session:
+        runtime = durable(session.runtime)
         if arguments.setup is not None:
             session.loader.directory = arguments.setup.resolve().parent
         new = set_up(session, text)
-        last = runtime.pipeline.last
         print(
             f"place run: {arguments.home}, {new} new statements,"
-            f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
+            f" {len(session.catalog.queries)} queries, tick {tick_of(runtime)}",
             flush=True,
         )
+        aside = SetAside(runtime)
         if arguments.once:
             session.drain()
         else:
-            _serve(session, runtime, stopping, idle)
-        last = runtime.pipeline.last
-        print(f"place run: stopped after tick {last.tick if last else 0}", flush=True)
-    return 0
+            _serve(session, runtime, stopping, IdleClock(runtime, idle), News(runtime, repeats))
+        print(f"place run: stopped after tick {tick_of(runtime)}", flush=True)
+        lost = aside.lost() if arguments.once else None
+    return 0 if lost is None else complain(*lost)
 
 
-def _serve(session: Session, runtime: SparkRuntime, stopping: threading.Event, idle: int) -> None:
+def _serve(
+    session: Session,
+    runtime: DurableRuntime,
+    stopping: threading.Event,
+    clock: IdleClock,
+    news: News,
+) -> None:
     session.start()
-    clock = IdleClock(runtime, idle)
-    news = News(runtime)
     try:
         while not stopping.wait(POLL):
-            runtime.sources.check()
+            runtime.tend()
             clock.look(time.monotonic())
-            line = news.since(time.monotonic())
-            if line:
-                print(line, flush=True)
+            news.look(time.monotonic())
     finally:
+        hush_spark()
         try:
             session.stop()
         except PlaceError as error:
-            print(f"place run: {error}", flush=True)
-
-
-class News:
-    """Tells now and then how the pipeline gets on, if it does."""
-
-    def __init__(self, runtime: SparkRuntime) -> None:
-        self._runtime = runtime
-        self._told_at = float("-inf")
-        self._told = runtime.pipeline.last
-
-    def since(self, now: float) -> str | None:
-        """A line about the ticks since the last one; none if there were none, or just now."""
-        last, told = self._runtime.pipeline.last, self._told
-        if last is None or last is told or now - self._told_at < NEWS:
-            return None
-        self._told_at, self._told = now, last
-        counts = []
-        for name, totals in last.totals.items():
-            before = told.totals.get(name, {}) if told is not None else {}
-            for key in ("readings", "late", "bad") if name else ("deltas",):
-                more = totals[key] - before.get(key, 0)
-                if more:
-                    counts.append(f"{more:,} {key}" + (f" of {name}" if name else ""))
-        for sink, failure in self._runtime.deliveries.failures().items():
-            counts.append(f"sink {sink} fails: {failure}")
-        seconds = last.metrics.get("seconds", 0.0)
-        return f"tick {last.tick:,}: {', '.join(counts) or 'nothing new'} ({seconds:.2f} s a tick)"
+            LOG.error("%s", error)
 
 
 class IdleClock:
@@ -135,27 +117,21 @@ class IdleClock:
     it as an input, so that a replay sees the same.
     """
 
-    def __init__(self, runtime: SparkRuntime, idle: int) -> None:
+    def __init__(self, runtime: DurableRuntime, idle: int) -> None:
         self._runtime = runtime
         self._idle = idle
         self._heard: dict[str, tuple[int, float, int]] = {}
 
     def look(self, now: float) -> None:
         """See who is silent at `now`, in seconds of a clock that only goes on; advance it."""
-        lock = self._runtime.pipeline.lock
-        if not self._idle or not lock.acquire(blocking=False):
-            self._heard.clear()  # a tick is under way: nobody is silent
-            return
-        try:
-            if self._runtime.sources.is_waited_for():
-                self._heard.clear()
-                return
-            self._advance(now)
-        finally:
-            lock.release()
+        with self._runtime.idle() as is_idle:
+            if self._idle and is_idle:
+                self._advance(now)
+            else:
+                self._heard.clear()  # a tick is under way, or is waited for: nobody is silent
 
     def _advance(self, now: float) -> None:
-        last = self._runtime.pipeline.last
+        last = self._runtime.last
         if last is None:
             return
         due: dict[str, int] = {}

@@ -10,32 +10,42 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar
 
-from place.errors import ConfigurationError, PlaceError
+from place.errors import ConfigurationError, PlaceError, suggestion
 from place.model.time import parse_duration
+from place.operate.compiling import compiled_meanwhile
+from place.operate.logs import add_log_options, start_logging
+from place.operate.news import News
 from place.operate.options import (
     add_idle_option,
     add_keep_option,
     add_spark_options,
+    hush_spark,
     open_session,
     positive,
     read_setup,
     set_up,
 )
-from place.operate.run import IdleClock
+from place.operate.run import POLL, IdleClock
+from place.runtime.interface import durable, tick_of
 from place.runtime.tables import TableLoader
-from place.server.settings import MIB, Settings, is_loopback
+from place.server.settings import MIB, Quota, Settings, is_loopback
 from place.server.store import ServerStore
 from place.session import Session
+from place.sql.limits import CLIENTS, Limits
 
 if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
+    from place.server.listener import Listener
 
-PORT, BACKLOG = 8765, 2048
+LOG = logging.getLogger("place.serve")
+PORT, PER_ADDRESS = 8765, 500
+T = TypeVar("T", Limits, Quota)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -86,52 +96,91 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="let clients have webhooks at addresses of private networks",
     )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="how large a client's statements may be, as often as needed: columns=200 (see the"
+        " table of limits in docs/language.md)",
+    )
+    parser.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="how much each client may have, as often as needed: queries=500 (place quota sets it"
+        " for one of them)",
+    )
+    parser.add_argument(
+        "--max-connections",
+        type=positive,
+        default=12_000,
+        metavar="N",
+        help="connections that may be open at a time (12000, or what the system has descriptors"
+        " for)",
+    )
+    parser.add_argument(
+        "--max-per-address",
+        type=positive,
+        metavar="N",
+        help="of these, connections of one address (500; on loopback all of them)",
+    )
     add_idle_option(parser)
     add_keep_option(parser)
     add_spark_options(parser)
+    add_log_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    # FastAPI is large: only who serves waits for it.
-    from place.server.front import Front, configuration
-    from place.server.state import Server
-
     idle = parse_duration(arguments.idle)
     text = read_setup(arguments.setup) if arguments.setup is not None else ""
     settings = settings_of(arguments)
     _check_door(arguments.home, settings)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for name in ("httpx", "py4j"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    repeats = start_logging(arguments)
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)  # the web server has its own, and gives the signal back to us
-    with _listening(arguments.host, arguments.port) as listener, open_session(arguments) as session:
-        new = prepare(session, settings, text)
-        runtime = cast("SparkRuntime", session.runtime)
-        server = Server(session, arguments.home, settings, IdleClock(runtime, idle).look)
+        signal.signal(number, stop)
+    # FastAPI is large: only who serves waits for it.
+    from place.server.door import Door
+    from place.server.front import fronting
+    from place.server.listener import raise_descriptor_limit
+    from place.server.state import Server
+
+    began = time.monotonic()
+    raise_descriptor_limit()
+    door = Door(settings)
+    with (
+        _listening(arguments.host, arguments.port, settings) as listener,
+        fronting(door, settings, listener, arguments.tls_cert, arguments.tls_key),
+    ):
         address = _address(listener, settings.secure)
-        last = runtime.pipeline.last
-        listener.listen(BACKLOG)  # whoever reads the address can connect, and waits for a moment
-        print(
-            f"place serve: {address}, {arguments.home}, {new} new statements,"
-            f" {len(session.catalog.queries)} queries, tick {last.tick if last else 0}",
-            flush=True,
-        )
-        session.start()
-        config = configuration(server, arguments.tls_cert, arguments.tls_key)
-        if not stopping.is_set():
-            Front(config, server).run([listener])
-        with contextlib.suppress(PlaceError):
-            session.stop()
-        last = runtime.pipeline.last
-        print(f"place serve: stopped after tick {last.tick if last else 0}", flush=True)
+        LOG.info("listening at %s, at most %d connections", address, listener.most)
+        with compiled_meanwhile(), open_session(arguments) as session:
+            new = prepare(session, settings, text)
+            runtime = durable(session.runtime)
+            server = Server(session, arguments.home, settings, IdleClock(runtime, idle).look)
+            news = News(runtime, repeats)
+            with door.opened(server):
+                print(
+                    f"place serve: {address}, {arguments.home}, {new} new statements,"
+                    f" {len(session.catalog.queries)} queries, tick {tick_of(runtime)}",
+                    flush=True,
+                )
+                LOG.info("ready after %.1f s", time.monotonic() - began)
+                session.start()
+                while not stopping.wait(POLL):
+                    news.look(time.monotonic())
+            hush_spark()
+            with contextlib.suppress(PlaceError):
+                session.stop()
+            print(f"place serve: stopped after tick {tick_of(runtime)}", flush=True)
     return 0
 
 
@@ -152,16 +201,39 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         )
     if arguments.home.exists() and not arguments.home.is_dir():
         raise ConfigurationError(f"{arguments.home} is not a directory")
+    local = is_loopback(arguments.host)
     return Settings(
         data=(arguments.data or arguments.home / "data").absolute(),
-        is_loopback=is_loopback(arguments.host),
+        is_loopback=local,
         secure=arguments.tls_cert is not None,
         cors=tuple(arguments.cors),
         basemap=arguments.basemap,
         largest_readings=arguments.max_readings * MIB,
         most_waiting_readings=arguments.max_waiting,
         private_webhooks=arguments.private_webhooks,
+        limits=_with_numbers(CLIENTS, "--limit", arguments.limit),
+        quota=_with_numbers(Quota(), "--quota", arguments.quota),
+        most_connections=arguments.max_connections,
+        most_of_one_address=arguments.max_per_address or (None if local else PER_ADDRESS),
     )
+
+
+def _with_numbers(known: T, option: str, given: Sequence[str]) -> T:
+    """Limits or quotas with the numbers that an option names."""
+    names = [each.name for each in fields(known)]
+    numbers: dict[str, int] = {}
+    for text in given:
+        name, sign, number = text.partition("=")
+        if not sign or not number.isdecimal() or int(number) >= 1 << 62:
+            raise ConfigurationError(
+                f"{option} {text} is no name and number", hint=f"write {option} {names[0]}=1000"
+            )
+        if name not in names:
+            raise ConfigurationError(
+                f'{option} "{name}" does not exist', hint=suggestion(name, names, "names")
+            )
+        numbers[name] = int(number)
+    return replace(known, **numbers)
 
 
 def _port(text: str) -> int:
@@ -201,10 +273,11 @@ def _check_door(home: Path, settings: Settings) -> None:
 
 
 @contextlib.contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def _listening(host: str, port: int, settings: Settings) -> Iterator[Listener]:
     """The socket, before anything else: a port that is taken is known at once."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    from place.server.listener import Listener
+
+    listener = Listener(socket.AF_INET6 if ":" in host else socket.AF_INET, settings)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

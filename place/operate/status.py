@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,14 @@ from rich.table import Table
 
 from place.errors import ConfigurationError
 from place.model.time import format_timestamp
+from place.operate.quota import clients_of
 from place.runtime.durable import manifest as manifests
+from place.runtime.durable.aside import set_aside
+from place.runtime.durable.deltas import WHOLE, Deltas, Id
 from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.outbox import WHOLE, resumed
 from place.runtime.durable.storage import Storage
+from place.server.store import FILE, ServerStore
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
@@ -60,20 +66,31 @@ def read_status(directory: Path) -> dict[str, Any]:
     about = read_about(directory, "pipeline")
     storage = Storage(about.get("storage") or str(directory.absolute()))
     numbers = manifests.ticks(storage)
-    recent = [manifests.load(storage, number) for number in numbers[-RECENT:]]
+    recent = list(_loaded(storage, numbers[-RECENT:]))
     sizes = {name: sum(size for _, size in storage.list(name)) for name in DIRECTORIES}
-    waiting = sum(1 for name, _ in storage.list("ingest") if name.endswith(".arrow"))
+    log = Storage(str(directory.absolute()))
+    waiting = sum(1 for name in log.names("ingest") if name.endswith(".arrow"))
+    aside = set_aside(log)
     if not recent:
-        return {"tick": 0, "sizes": sizes, "cells": about.get("cells"), "kept": 0}
+        return {
+            "tick": 0,
+            "sizes": sizes,
+            "cells": about.get("cells"),
+            "kept": 0,
+            "set_aside": aside,
+        }
     last = recent[-1]
     return {
+        "clients": _clients(directory),
         "tick": last.tick,
         "written": last.written,
         "ago": max(0.0, time.time() - last.written),
         "catalog": last.catalog,
         "cells": last.cells,
         "kept": len(numbers),
+        "kept_from": last.kept_from,
         "waiting": waiting,
+        "set_aside": aside,
         "deltas": last.totals.get("", {}).get("deltas", 0),
         "streams": {name: _stream(last, name) for name in last.totals if name},
         "sizes": sizes,
@@ -82,10 +99,36 @@ def read_status(directory: Path) -> dict[str, Any]:
     }
 
 
+def _loaded(storage: Storage, ticks: list[int]) -> Iterator[Manifest]:
+    """Manifests that are still there: those of ticks without deltas go after a while."""
+    for tick in ticks:
+        with contextlib.suppress(FileNotFoundError):
+            yield manifests.load(storage, tick)
+
+
+def _clients(home: Path) -> dict[str, dict[str, Any]]:
+    """What clients of a server have, and what was set for them; nothing where none was."""
+    if not (home / FILE).exists():
+        return {}
+    store = ServerStore(home)
+    own, suspended = store.quotas(), Counter(q.owner for q in store.suspended().values())
+    found = {
+        name: {
+            "queries": counts["queries"],
+            "webhooks": counts["webhooks"],
+            "suspended": suspended[name],
+            "quota": own.get(name, {}),
+        }
+        for name, counts in clients_of(store).items()
+    }
+    store.close()
+    return found
+
+
 def _stream(last: Manifest, name: str) -> dict[str, Any]:
     closed = last.clocks.get(name)
     lag = None if closed is None else max(0.0, last.written - closed / 1e6)
-    return {**last.totals[name], "time": closed, "lag": lag}
+    return {**last.totals[name], "time": closed, "lag": lag, "reason": last.reasons.get(name)}
 
 
 def _median(values: list[float]) -> float:
@@ -100,34 +143,80 @@ def run_status(arguments: argparse.Namespace) -> int:
     elif arguments.prometheus:
         print(prometheus(status), end="")
     else:
-        _show(status)
+        show(status, Console(highlight=False))
     return 0
 
 
-def _show(status: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+def show(status: dict[str, Any], console: Console) -> None:
+    """Draw the status, within 80 columns."""
     if not status["tick"]:
         console.print("no tick yet")
         return
-    console.print(
-        f"tick {status['tick']:,}, {status['ago']:.1f} s ago; catalog version {status['catalog']},"
-        f" cells {status['cells']}; {status['deltas']:,} deltas so far;"
-        f" the last {status['kept']:,} ticks are kept"
-    )
-    streams = Table("stream", "objects", "readings", "late", "bad", "time", "lag")
+    for line in (
+        f"tick {status['tick']:,}, {status['ago']:.1f} s ago; {status['deltas']:,} deltas so far",
+        f"catalog version {status['catalog']}, cells {status['cells']};"
+        f" deltas are kept from tick {status['kept_from']:,} on",
+    ):
+        console.print(line, soft_wrap=True)
+    if status["set_aside"]:
+        count, example = len(status["set_aside"]), status["set_aside"][0]
+        console.print(
+            f"{count:,} files of acknowledged readings are set aside, as {example}:"
+            " place retry puts them back",
+            soft_wrap=True,
+        )
+    # Long lists stand upright: 80 columns are enough.
+    streams = _table("stream", *("objects", "readings", "late", "bad", "lag"))
     for name, counts in status["streams"].items():
         numbers = [f"{counts[key]:,}" for key in ("objects", "readings", "late", "bad")]
-        moment = format_timestamp(counts["time"]) if counts["time"] is not None else "-"
-        lag = f"{counts['lag']:.1f} s" if counts["lag"] is not None else "-"
-        streams.add_row(name, *numbers, moment, lag)
+        lag = f"{counts['lag']:,.1f} s" if counts["lag"] is not None else "-"
+        streams.add_row(name, *numbers, lag)
     console.print(streams)
-    stages = Table("seconds", *STAGES[:-1], "in all")
-    for which in ("last", "median"):
-        stages.add_row(which, *(f"{status[which].get(stage, 0.0):.3f}" for stage in STAGES))
-    console.print(stages)
-    sizes = Table("on disk", *DIRECTORIES)
-    sizes.add_row("MiB", *(f"{status['sizes'][name] / (1 << 20):.1f}" for name in DIRECTORIES))
-    console.print(sizes)
+    for name, counts in status["streams"].items():
+        if counts["time"] is not None:
+            console.print(f"{name} is at {format_timestamp(counts['time'])}", soft_wrap=True)
+        if counts["reason"] is not None:
+            said = f"{name}, set aside last: {counts['reason']}"
+            console.print(said, markup=False)
+    upright = Table.grid(padding=(0, 4))
+    upright.add_row(_stages(status), _sizes(status))
+    console.print(upright)
+    if status["clients"]:
+        console.print(_clients_table(status))
+
+
+def _table(first: str, *others: str) -> Table:
+    """A table with a name in its first column, which may be folded, and numbers in the others."""
+    made = Table()
+    made.add_column(first, overflow="fold")
+    for title in others:
+        made.add_column(title, justify="right", no_wrap=True)
+    return made
+
+
+def _stages(status: dict[str, Any]) -> Table:
+    stages = _table("seconds", "last", "median")
+    for stage in STAGES:
+        seconds = [f"{status[which].get(stage, 0.0):.3f}" for which in ("last", "median")]
+        stages.add_row("in all" if stage == "seconds" else stage, *seconds)
+    return stages
+
+
+def _sizes(status: dict[str, Any]) -> Table:
+    sizes = _table("on disk", "MiB")
+    for name in DIRECTORIES:
+        sizes.add_row(name, f"{status['sizes'][name] / (1 << 20):,.1f}")
+    return sizes
+
+
+def _clients_table(status: dict[str, Any]) -> Table:
+    clients = _table("client", "queries", "suspended", "webhooks")
+    clients.add_column("quota of its own", overflow="fold")
+    for name, has in status["clients"].items():
+        numbers = [f"{has[key]:,}" for key in ("queries", "suspended", "webhooks")]
+        own = ", ".join(f"{what} {most:,}" for what, most in has["quota"].items())
+        clients.add_row(name, *numbers, own or "-")
+    return clients
 
 
 def prometheus(status: dict[str, Any]) -> str:
@@ -155,6 +244,8 @@ def prometheus(status: dict[str, Any]) -> str:
     metric("lag_seconds", "gauge", "How far event time was behind at the last tick.", lags)
     stages = {_label("stage", s): status.get("last", {}).get(s, 0.0) for s in STAGES}
     metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
+    aside = {"": float(len(status["set_aside"]))}
+    metric("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
     sizes = {_label("directory", name): size for name, size in status["sizes"].items()}
     metric("stored_bytes", "gauge", "Bytes that are kept.", sizes)
     return "\n".join(lines) + "\n"
@@ -171,9 +262,10 @@ def run_changes(arguments: argparse.Namespace) -> int:
     storage = Storage(about.get("storage") or str(arguments.home.absolute()))
     after = _parse_id(arguments.after) if arguments.after else None
     names = set(arguments.query) or None
+    deltas = Deltas(storage)
     while True:
         newest = max(manifests.ticks(storage), default=0)
-        for each in resumed(storage, after, names):
+        for each in deltas.numbered(after, names, until=newest):
             delta = each.delta
             line = {
                 "tick": each.tick,
@@ -193,7 +285,7 @@ def run_changes(arguments: argparse.Namespace) -> int:
         time.sleep(0.2)
 
 
-def _parse_id(text: str) -> tuple[int, int]:
+def _parse_id(text: str) -> Id:
     tick, _, position = text.partition(":")
     if not tick.isdecimal() or not (position or "0").isdecimal():
         raise ConfigurationError(f"{text} is not an id", hint="write TICK:POSITION, as in 12:3")

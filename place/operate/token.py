@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from place.errors import ConfigurationError
 from place.model.time import SECOND, format_timestamp
+from place.operate.options import known_store
 from place.server.store import ROLES, ServerStore
 
 
@@ -52,7 +52,7 @@ def run_create(arguments: argparse.Namespace) -> int:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Run `place token list`."""
-    store = _known(arguments.home)
+    store = known_store(arguments.home)
     table = Table("id", "name", "role", "created", "revoked")
     for token in store.tokens():
         revoked = _moment(token.revoked) if token.revoked is not None else "-"
@@ -64,18 +64,11 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_revoke(arguments: argparse.Namespace) -> int:
     """Run `place token revoke`."""
-    store = _known(arguments.home)
+    store = known_store(arguments.home)
     store.revoke_token(arguments.id)
     store.close()
     print(f"token {arguments.id} is revoked")
     return 0
-
-
-def _known(home: Path) -> ServerStore:
-    """The tokens of a home that is there."""
-    if not home.is_dir():
-        raise ConfigurationError(f"{home} is not there", hint="name the home of the server")
-    return ServerStore(home)
 
 
 def _moment(seconds: float) -> str:

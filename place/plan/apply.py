@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from place.errors import PlaceError
-from place.model.schema import Table
+from place.model.schema import Stream, Table
 from place.plan.bind_query_table import check_regions_of
 from place.plan.catalog import PLURALS, Catalog, fold
 from place.plan.define import Load, check_rows
@@ -74,8 +74,15 @@ def _refresh(catalog: Catalog, statement: s.RefreshTable, load: Load) -> Catalog
     return refreshed
 
 
+def _reset_time(catalog: Catalog, statement: s.ResetTime, load: Load) -> Catalog:
+    """The stream is as if it had told nothing yet; who reads it is told what that changes."""
+    stream: Stream = catalog.find("stream", statement.name)
+    return catalog.reset(stream.name)
+
+
 _OTHERS: dict[type[s.Statement], Callable[[Catalog, Any, Load], Catalog]] = {
     s.Drop: _drop,
     s.RefreshTable: _refresh,
+    s.ResetTime: _reset_time,
 }
 """What statements do that change the catalog and define nothing."""

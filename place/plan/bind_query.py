@@ -18,13 +18,13 @@ from place.plan.bind_expression import AGGREGATES, ExpressionBinder
 from place.plan.bind_query_table import bind_query_table
 from place.plan.catalog import Catalog, fold
 from place.plan.expression import Aggregate, Expression, conjunction, conjuncts, show
+from place.plan.limits import check_neighbours, check_window, check_window_rows
 from place.plan.query import Around, Focal, Nearest, Output, Query, QueryTable, Source, Window
 from place.sql import statements as s
+from place.sql.limits import check_outputs, current
 from place.sql.statements import Inside, Select, position_of, wrong
 
 HINTS = ("INSIDE FIRST", "INSIDE LAST")
-MOST_NEIGHBOURS = 1_000_000
-MOST_ROWS = 1_000_000_000
 
 
 def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
@@ -255,12 +255,13 @@ def bind_nearest(
         return None
     _need_position(sources, subject, clause.at, "kNN")
     k = clause.k.value
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST_NEIGHBOURS:
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise wrong(
             f"kNN asks for {k if isinstance(k, int | float) else repr(k)} neighbours",
             clause.k.at,
-            expected=f"a whole number from 1 to {MOST_NEIGHBOURS:,}",
+            expected=f"a whole number from 1 to {current().neighbours:,}",
         )
+    check_neighbours(k, clause.k.at)
     if clause.focal is not None:
         focal = _bind_focal(catalog, clause.focal, sources, subject, space, "kNN")
         return Nearest(k, None, focal)
@@ -298,7 +299,8 @@ def _bind_focal(
             f'stream "{stream.name}" is {stream.space.value}, but "{relation.name}" is'
             f" {space.value}",
             focal.stream.at if focal.stream else focal.key.at,
-            hint="a query lives in one space",
+            hint=f'a query lives in one space: create "{relation.name}" WITH (space ='
+            f" '{stream.space.value}'), or \"{stream.name}\" WITH (space = '{space.value}')",
         )
     key_column = stream.columns[stream.key]
     value = focal.key.value
@@ -331,12 +333,13 @@ def _bind_window(select: Select, sources: tuple[Source, ...], subject: int) -> W
         )
     if clause.rows is not None:
         count = clause.rows.value
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_ROWS:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise wrong(
                 f"WINDOW of {count} rows",
                 clause.rows.at,
-                expected=f"a whole number from 1 to {MOST_ROWS:,}",
+                expected=f"a whole number from 1 to {current().window_rows:,}",
             )
+        check_window_rows(count, clause.rows.at)
         return Window(rows=count)
     if clause.duration is None:
         return Window()
@@ -346,6 +349,7 @@ def _bind_window(select: Select, sources: tuple[Source, ...], subject: int) -> W
         raise wrong(error.message, clause.at, hint=error.hint) from None
     if duration == 0:
         raise wrong("a window of no length holds nothing", clause.at)
+    check_window(duration, clause.at)
     return Window(duration=duration)
 
 
@@ -358,6 +362,7 @@ def _bind_outputs(
     tuple[Expression, ...] | None, tuple[Aggregate, ...], Expression | None, tuple[Output, ...]
 ]:
     if not _is_aggregated(select):
+        check_outputs(_count_outputs(select, sources), select.at)
         binder = ExpressionBinder(sources, clause="SELECT")
         outputs = [output for item in select.items for output in _bind_item(item, binder, sources)]
         return None, (), None, tuple(outputs)
@@ -374,6 +379,19 @@ def _bind_outputs(
         binder.clause = "HAVING"
         having = binder.condition(select.having)
     return groups, tuple(aggregates), having, tuple(outputs)
+
+
+def _count_outputs(select: Select, sources: tuple[Source, ...]) -> int:
+    """How many columns an answer has, before any of them is made: a * stands for many."""
+    count = 0
+    for item in select.items:
+        if item.expression is not None:
+            count += 1
+        else:
+            wanted = item.table.text.casefold() if item.table is not None else None
+            chosen = (s for s in sources if wanted in (None, s.alias.casefold()))
+            count += sum(len(source.relation.columns) for source in chosen)
+    return count
 
 
 def _is_aggregated(select: Select) -> bool:

@@ -34,7 +34,7 @@ class Catalog:
     """All definitions by folded name, the statements that made them, and the rows of the tables.
 
     Each change is a new version, which shares all that stays with the one before. `revisions` are
-    the versions in which the rows of each table came.
+    the versions in which the rows of each table came, and in which streams were reset last.
     """
 
     version: int = 0
@@ -120,9 +120,16 @@ class Catalog:
         changes: dict[str, Any] = {PLURALS[kind]: self.of_kind(kind).without(gone)}
         if kind == "table":
             changes["contents"] = {k: rows for k, rows in self.contents.items() if k != gone}
+        if kind in ("stream", "table") and gone in self.revisions:
             changes["revisions"] = {k: since for k, since in self.revisions.items() if k != gone}
         texts = {**self.texts, kind: self._texts_of(kind).without(gone)}
         return self._next(self.version + 1, texts, changes)
+
+    def reset(self, stream: str) -> Catalog:
+        """The next version, in which a stream begins anew."""
+        version = self.version + 1
+        revisions = {**self.revisions, fold(stream): version}
+        return self._next(version, self.texts, {"revisions": revisions})
 
     def _next(
         self, version: int, texts: Mapping[str, Definitions[str]], changes: dict[str, Any]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +12,11 @@ import pyarrow.compute
 
 from place.errors import PlaceError, suggestion
 from place.model.schema import (
+    LATITUDES,
+    LONGITUDES,
     Column,
+    KeptTicks,
     Region,
-    Retention,
     Sink,
     Stream,
     Table,
@@ -27,12 +31,21 @@ from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
 from place.plan.bind_query import make_shape
 from place.plan.bind_query_table import SHOWN, layout_of
 from place.plan.catalog import Catalog
-from place.plan.external import check_source, define_source, define_target
+from place.plan.external import (
+    check_source,
+    define_source,
+    define_target,
+    form_of_timestamps,
+    names_of_columns,
+)
+from place.plan.limits import check_history
 from place.plan.options import (
     Options,
     bounds,
     evaluation,
     fraction,
+    furthest,
+    keeps_last,
     positive_duration,
     positive_number,
     space,
@@ -48,6 +61,10 @@ STREAM_OPTIONS = (
     "space",
     "bounds",
     "time",
+    "timestamps",
+    "columns",
+    "max_future",
+    "missing",
     "retain",
     "max_speed",
     "report_every",
@@ -73,14 +90,17 @@ def define_stream(statement: s.CreateStream) -> Stream:
             f"a key is a BIGINT or a STRING, not a {columns[key].type.value}",
             statement.columns[key].type.at,
         )
-    x, y = _find_position(statement.columns, columns)
+    options = Options(statement.options, STREAM_OPTIONS)
+    where = options.read("space", space) or Space.PLANAR
+    x, y = _find_position(statement.columns, columns, where)
     if x is None and layout_of(columns) is None:
         raise wrong(
             f'stream "{statement.name.text}" has neither positions nor regions',
             statement.name.at,
             expected=f"columns x and y, or {SHOWN}",
+            hint=_hint_of_space(columns),
         )
-    options = Options(statement.options, STREAM_OPTIONS)
+    source = define_source(statement.source, columns) if statement.source else None
     stream = Stream(
         name=statement.name.text,
         columns=columns,
@@ -91,15 +111,40 @@ def define_stream(statement: s.CreateStream) -> Stream:
         evaluate=options.read("evaluate", evaluation),
         timeout=options.read("timeout", positive_duration),
         lateness=options.read("lateness", parse_duration) or 0,
-        space=options.read("space", space) or Space.PLANAR,
+        space=where,
         bounds=options.read("bounds", bounds),
-        source=define_source(statement.source, columns) if statement.source else None,
+        source=source,
         retention=_retention(options, statement.name),
         history=options.read("history", positive_duration),
+        timestamps=_shared(statement, options, "timestamps", form_of_timestamps),
+        called=_shared(statement, options, "columns", partial(names_of_columns, columns)) or (),
+        max_future=options.read("max_future", furthest),
+        fills_gaps=options.read("missing", keeps_last) or False,
     )
+    check_history(stream.history, options.get("history"))
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)
     return stream
+
+
+def _shared(
+    statement: s.CreateStream, options: Options, name: str, form: Callable[[Any], Any]
+) -> Any:
+    """An option that may also stand among those of FILES and KAFKA, where it means the same."""
+    source = statement.source
+    if source is None or source.kind.text.upper() not in ("FILES", "KAFKA"):
+        return options.read(name, form)
+    there = Options(source.options, tuple(o.name.text.casefold() for o in source.options))
+    beside = there.get(name)
+    if beside is None:
+        return options.read(name, form)
+    if options.get(name) is not None:
+        raise wrong(
+            f'option "{name}" is given twice',
+            beside.name.at,
+            hint="give it once, to the stream or to its source",
+        )
+    return there.read(name, form)
 
 
 def define_table(
@@ -120,8 +165,9 @@ def define_table(
             expected="a list of columns",
             hint="write CREATE TABLE name (ID BIGINT, owner STRING) AS VALUES (1, 'a')",
         )
-    x, y = _find_position(statement.columns, columns)
     options = Options(statement.options, ("space",))
+    where = options.read("space", space) or Space.PLANAR
+    x, y = _find_position(statement.columns, columns, where)
     table = Table(
         name=statement.name.text,
         columns=columns,
@@ -130,7 +176,7 @@ def define_table(
         x=x,
         y=y,
         path=str(statement.path.value) if statement.path else None,
-        space=options.read("space", space) or Space.PLANAR,
+        space=where,
     )
     check_rows(table, rows, statement.name)
     return table, rows
@@ -204,9 +250,9 @@ def _define_columns(specs: tuple[s.ColumnSpec, ...]) -> tuple[tuple[Column, ...]
 
 
 def _find_position(
-    specs: tuple[s.ColumnSpec, ...], columns: tuple[Column, ...]
+    specs: tuple[s.ColumnSpec, ...], columns: tuple[Column, ...], where: Space
 ) -> tuple[int | None, int | None]:
-    x, y = find_column(columns, "x"), find_column(columns, "y")
+    x, y = _first_of(columns, LONGITUDES, where), _first_of(columns, LATITUDES, where)
     if x is None or y is None:
         return None, None
     for index in (x, y):
@@ -218,6 +264,21 @@ def _find_position(
                 expected="a DOUBLE: x and y are positions",
             )
     return x, y
+
+
+def _first_of(columns: tuple[Column, ...], names: tuple[str, ...], where: Space) -> int | None:
+    """The column of the first of these names, of which all but x and y are for degrees."""
+    known = names if where is Space.WGS84 else names[:1]
+    found = (find_column(columns, name) for name in known)
+    return next((index for index in found if index is not None), None)
+
+
+def _hint_of_space(columns: tuple[Column, ...]) -> str | None:
+    """What to write if a position is there, by the names that degrees have."""
+    x, y = _first_of(columns, LONGITUDES, Space.WGS84), _first_of(columns, LATITUDES, Space.WGS84)
+    if x is None or y is None:
+        return None
+    return f"write WITH (space = 'wgs84') if {columns[x].name} and {columns[y].name} are degrees"
 
 
 def _find_time(columns: tuple[Column, ...], options: Options) -> int | None:
@@ -280,7 +341,7 @@ def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:
     return tuple(row)
 
 
-def _retention(options: Options, name: s.Name) -> Retention | None:
+def _retention(options: Options, name: s.Name) -> KeptTicks | None:
     """`retain = 'cache'` with its three numbers, or nothing (all objects are kept)."""
     kind = options.read("retain", lambda text: text.strip().casefold())
     if kind not in (None, "all", "cache"):
@@ -310,4 +371,4 @@ def _retention(options: Options, name: s.Name) -> Retention | None:
             hint="write retain = 'cache', max_speed = 30, report_every = '5 seconds', cache = 1.0",
         )
     cache = 1.0 if parts["cache"] is None else parts["cache"]
-    return Retention(cache, parts["max_speed"], parts["report_every"])
+    return KeptTicks(cache, parts["max_speed"], parts["report_every"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from place.errors import PlaceError, suggestion
@@ -46,14 +47,14 @@ TARGETS: dict[str, tuple[str, ...]] = {
 }
 REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}
 FORMATS = ("csv", "json", "parquet")
-TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds")
+TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds", "nanoseconds")
 
 
 _PAIR = re.compile(r'(\s*"[^"]+"\s*|[^=,"]+)=(\s*"[^"]+"\s*|[^=,"]+)(?:,|\Z)')
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """The option `columns` of a source: how it calls a stream's columns.
+    """The option `columns` of a stream: how whoever sends its readings calls its columns.
 
     >>> parse_columns('ObjectID = mmsi, ts = "# Timestamp"')
     {'ObjectID': 'mmsi', 'ts': '# Timestamp'}
@@ -77,6 +78,24 @@ def parse_columns(text: str) -> dict[str, str]:
     return given
 
 
+def names_of_columns(columns: tuple[Column, ...], text: str) -> tuple[tuple[str, str], ...]:
+    """The pairs of the option `columns`, whose first names are columns of the stream."""
+    given = parse_columns(text)
+    for name in given:
+        if find_column(columns, name) is None:
+            hint = suggestion(name, (column.name for column in columns), "columns")
+            raise PlaceError(f'the stream has no column "{name}"', hint=hint)
+    return tuple(given.items())
+
+
+def form_of_timestamps(text: str) -> str:
+    """The option `timestamps` of a stream."""
+    if text not in TIMESTAMPS:
+        hint = suggestion(text, TIMESTAMPS, "forms of timestamps")
+        raise PlaceError(f"'{text}' does not exist", hint=hint)
+    return text
+
+
 def define_target(spec: s.ExternalSpec) -> External:
     """Where a sink goes."""
     return _external(spec, TARGETS, "sink")
@@ -86,20 +105,9 @@ def define_source(spec: s.ExternalSpec, columns: tuple[Column, ...]) -> External
     """Where a stream comes from."""
     external = _external(spec, SOURCES, "source")
 
-    def names(text: str) -> None:
-        for name in parse_columns(text):
-            if find_column(columns, name) is None:
-                hint = suggestion(name, (column.name for column in columns), "columns")
-                raise PlaceError(f'the stream has no column "{name}"', hint=hint)
-
-    def timestamps(text: str) -> None:
-        if text not in TIMESTAMPS:
-            hint = suggestion(text, TIMESTAMPS, "forms of timestamps")
-            raise PlaceError(f"'{text}' does not exist", hint=hint)
-
     options = Options(spec.options, SOURCES[external.kind])
-    options.read("columns", names)
-    options.read("timestamps", timestamps)
+    options.read("columns", partial(names_of_columns, columns))
+    options.read("timestamps", form_of_timestamps)
     if external.kind == "GENERATOR":
         for name, form in GENERATOR.items():
             options.read(name, form)

@@ -25,8 +25,12 @@ from place.plan.query import Query
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.lift import KnownForm, Lifted, value_of
+from place.sql.limits import current
 
-MOST_FORMS = 512
+MOST_FORMS, MOST_CHOICES = 512, 16
+"""Skeletons that are remembered, and forms of one of them."""
+CHEAP = 8
+"""With so few literals a form is looked for at once."""
 MOST_LITERALS = 64
 """A statement with more literals is bound each time: trying all of them would take too long."""
 
@@ -82,12 +86,19 @@ class Forms:
         if not isinstance(statement, KnownForm) or len(statement.lifted.literals) > MOST_LITERALS:
             return bind_query(catalog, statement.name.text, statement.select)
         lifted = statement.lifted
-        stands_on = (catalog.streams, catalog.tables, catalog.regions, catalog.revisions)
+        stands_on = (
+            catalog.streams,
+            catalog.tables,
+            catalog.regions,
+            catalog.revisions,  # as its contents, whose rows would be held
+            current(),
+        )
         key = (lifted.skeleton, *map(id, stands_on))
         known = self._forms.get(key)
         if known is None:
             known = self._forms[key] = _Known(stands_on)
-            _cut(self._forms)
+            while len(self._forms) > MOST_FORMS:
+                self._forms.popitem(last=False)
         form = known.form_of(catalog, lifted)
         if form is not None:
             try:
@@ -100,44 +111,42 @@ class Forms:
 class _Known:
     """A skeleton: which of its literals can be filled in, and a form for each choice of the rest.
 
-    It holds on to the definitions that it stands on, so that their ids remain theirs. A form is
-    looked for when some statements of it were met: finding one takes longer the more literals there
-    are, and statements that are all different in what cannot be filled in are better bound.
+    It holds on to the definitions that it stands on, so that their ids remain theirs.
     """
 
     def __init__(self, stands_on: Any) -> None:
         self._stands_on = stands_on
-        self._fixed: list[int] | None = None
-        """The literals that cannot be filled in; None until a form was looked for."""
         self._forms: OrderedDict[tuple[str, ...], Form | None] = OrderedDict()
-        self._met: OrderedDict[tuple[str, ...], int] = OrderedDict()
+        self._fixed: list[int] | None = None
+        self._seen = self._tried = 0
+
+    def _choice(self, lifted: Lifted) -> tuple[str, ...]:
+        return tuple(lifted.literals[i] for i in self._fixed or ())
 
     def form_of(self, catalog: Catalog, lifted: Lifted) -> Form | None:
-        choice = self._choice(lifted)
-        if choice in self._forms:
-            return self._forms[choice]
-        met = self._met[choice] = self._met.get(choice, 0) + 1
-        if met <= max(1, len(lifted.literals) // 4):
-            _cut(self._met)
+        """The form of a statement, if it is known or due to be looked for."""
+        self._seen += 1
+        if self._fixed is not None:
+            choice = self._choice(lifted)
+            if choice in self._forms:
+                return self._forms[choice]
+        if not self._is_due(len(lifted.literals)):
             return None
-        del self._met[choice]
+        self._tried += 1
         form = _find_form(catalog, lifted)
         if self._fixed is None:
             filled = set() if form is None else {*form.inside, *form.nearest}
             filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
             self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
         self._forms[self._choice(lifted)] = form
-        _cut(self._forms)
+        while len(self._forms) > MOST_CHOICES:
+            self._forms.popitem(last=False)
         return form
 
-    def _choice(self, lifted: Lifted) -> tuple[str, ...]:
-        return tuple(lifted.literals[i] for i in self._fixed or ())
-
-
-def _cut(kept: OrderedDict[Any, Any]) -> None:
-    """Forget the oldest where there are too many."""
-    while len(kept) > MOST_FORMS:
-        kept.popitem(last=False)
+    def _is_due(self, literals: int) -> bool:
+        """Looking for a form reads the statement twice for each literal. So it is done only once
+        as many statements were read as that takes; then nobody can make it cost much more."""
+        return self._tried < self._seen // max(1, 2 * literals) + (literals <= CHEAP)
 
 
 FORMS = Forms()

@@ -29,6 +29,9 @@ class Counts(Protocol):
     def statistics(self, stream: str) -> dict[str, int]:
         """Counts of a stream: objects, readings, late."""
 
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last."""
+
     def size(self, query: str) -> int:
         """How many rows the answer of a query has."""
 
@@ -95,7 +98,7 @@ def _make_query(catalog: Catalog, statement: s.RegisterQuery, load: Load) -> Mad
 
 def _stream_row(catalog: Catalog, stream: Stream, counts: Counts) -> Row:
     found = counts.statistics(stream.name)
-    return found["objects"], found["readings"], found["late"]
+    return found["objects"], found["readings"], found["late"], counts.reason(stream.name)
 
 
 def _query_row(catalog: Catalog, query: Query, counts: Counts) -> Row:
@@ -128,7 +131,12 @@ _ENTRIES: dict[str, dict[str, Any]] = {
     "stream": {
         "define": lambda catalog, statement, load: (define_stream(statement), None),
         "users": _queries_that(lambda query, name: name in query.streams),
-        "listed": (("objects", _NUMBER), ("readings", _NUMBER), ("late", _NUMBER)),
+        "listed": (
+            ("objects", _NUMBER),
+            ("readings", _NUMBER),
+            ("late", _NUMBER),
+            ("last reason", _TEXT),
+        ),
         "row": _stream_row,
         "columns": _relation_columns,
     },

@@ -7,7 +7,7 @@ from typing import Any
 
 from place.errors import PlaceError, suggestion
 from place.model.space import Space
-from place.model.time import parse_duration
+from place.model.time import LATEST, parse_duration
 from place.model.types import Type, ValueMismatch, coerce
 from place.sql import statements as s
 from place.sql.statements import wrong
@@ -56,6 +56,19 @@ def positive_duration(text: str) -> int:
     if duration == 0:
         raise PlaceError(f"'{text}' is no time at all", hint="leave the option out for none")
     return duration
+
+
+def furthest(text: str) -> int:
+    """How far ahead something may be; 'any' for as far as it likes."""
+    return LATEST if text.strip().casefold() == "any" else parse_duration(text)
+
+
+def keeps_last(text: str) -> bool:
+    """Whether what is missing is as it was last; else it is NULL."""
+    chosen = text.strip().casefold()
+    if chosen not in ("last", "null"):
+        raise PlaceError(f"missing = '{text}' does not exist", hint="write 'last' or 'null'")
+    return chosen == "last"
 
 
 def evaluation(text: str) -> int | None:

@@ -23,7 +23,8 @@ from place.plan.logical import Plan
 from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.durable.home import Home
-from place.runtime.interface import Listener, Runtime
+from place.runtime.intake.check import last_late
+from place.runtime.interface import Listener, Runtime, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
 
@@ -43,6 +44,7 @@ class LocalRuntime:
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in (matrix or Matrix()).places()]
         self._answers = Answers(Dictionary())
+        self._reasons: dict[str, str] = {}
         if self._journal is not None:
             replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
             if self._store.version() != self.catalog.version:  # killed before the journal had it
@@ -82,9 +84,9 @@ class LocalRuntime:
         """The instant that a registered query has reached."""
         return self.workers[0].instant(self.catalog.queries[fold(query)])
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query now, registered or not."""
-        return self._probe(query)
+        return self._probe(query, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -115,19 +117,27 @@ class LocalRuntime:
             "late": rows[0].late[name],
         }
 
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last: one that is wrong is never taken."""
+        name = self.catalog.streams[fold(stream)].name
+        return self._reasons.get(name) if self.workers[0].late[name] else None
+
     def _become(self, catalog: Catalog) -> list[Delta]:
         self.catalog = catalog
+        for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
+            del self._reasons[dropped]
         found = [
             each for worker in self.workers for each in worker.become(catalog, catalog.arrow_of)
         ]
         return _deltas(settle(merge(found, self._answers)))
 
-    def _probe(self, query: Query) -> Answer:
+    def _probe(self, query: Query, most: int | None = None) -> Answer:
         found = [
             each for worker in self.workers for each in worker.probe(query, self.catalog.arrow_of)
         ]
-        changes = merge(found, Answers(Dictionary()))
-        return Counter(delta.row for change in settle(changes) for delta in change.deltas())
+        changes = settle(merge(found, Answers(Dictionary())))
+        check_rows(sum(map(len, changes)), most)
+        return Counter(delta.row for change in changes for delta in change.deltas())
 
     def _take(self, inputs: Sequence[Input]) -> list[Delta]:
         return _deltas(self.take(told_of(self.catalog, inputs)))
@@ -135,6 +145,9 @@ class LocalRuntime:
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick by columns, in memory only: the settled changes that follow."""
         found = [each for worker in self.workers for each in worker.take(told)]
+        for late in self.workers[0].aside:
+            definition = self.catalog.streams[fold(late.stream)]
+            self._reasons[late.stream] = last_late(definition, late.table)
         return settle(merge(found, self._answers))
 
 

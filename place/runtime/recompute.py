@@ -19,7 +19,8 @@ from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
 from place.plan.query import Query
 from place.runtime.durable.home import Home
-from place.runtime.interface import Listener
+from place.runtime.intake.check import late_reading
+from place.runtime.interface import Listener, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
 from place.runtime.store import CatalogStore
@@ -76,9 +77,11 @@ class ReferenceRuntime:
         """The instant that a registered query has reached."""
         return self._evaluated[fold(query)]
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query now, registered or not."""
-        return answer(query, self.world, self._clocks.now(query.streams))
+        found = answer(query, self.world, self._clocks.now(query.streams))
+        check_rows(found.total(), most)
+        return found
 
     def plan(self, query: Query) -> Plan:
         """The clauses in their order."""
@@ -100,6 +103,12 @@ class ReferenceRuntime:
             "late": len(self._late[definition.name]),
         }
 
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last: one that is wrong is never taken."""
+        definition = self.world.stream(stream)
+        late = self._late[definition.name]
+        return str(late_reading(definition, late[-1].time)) if late else None
+
     @property
     def world(self) -> World:
         return World(self.catalog, self._readings)
@@ -116,17 +125,43 @@ class ReferenceRuntime:
                 deltas += difference(
                     query.name, self._answers.pop(key), Counter(), self._evaluated.pop(key)
                 )
+        reset = self._forget_reset(before)
         self._follow_streams()
         for key, query in catalog.queries.items():
             refreshed = any(
                 before.contents.get(fold(t)) is not catalog.contents[fold(t)] for t in query.tables
             )
-            if key not in self._answers:
+            if key in self._answers and query.streams & reset:
+                deltas += self._begin_anew(key, query)
+            elif key not in self._answers:
                 self._answers[key] = Counter()
                 self._evaluated[key] = self._clocks.join(query.streams)
                 deltas += self._evaluate(key, query, self._evaluated[key])
             elif refreshed:
                 deltas += self._evaluate(key, query, self._evaluated[key])
+        return deltas
+
+    def _forget_reset(self, before: Catalog) -> set[str]:
+        """The streams that begin anew: as if they had told nothing yet."""
+        reset = set()
+        for key, stream in self.catalog.streams.items():
+            revision = self.catalog.revisions.get(key)
+            if key in before.streams and before.revisions.get(key) != revision:
+                self._readings[stream.name], self._late[stream.name] = [], []
+                self._clocks.forget(stream.name)
+                reset.add(stream.name)
+        return reset
+
+    def _begin_anew(self, key: str, query: Query) -> list[Delta]:
+        """What a query answers without the readings of a stream, at the last instant that it has
+        reached; it goes on from where its streams are now, which may be before that."""
+        reached, begins = self._evaluated[key], self._clocks.join(query.streams)
+        deltas: list[Delta] = []
+        if begins > reached:
+            deltas = difference(query.name, self._answers[key], Counter(), reached)
+            self._answers[key] = Counter()
+        deltas += self._evaluate(key, query, max(reached, begins))
+        self._evaluated[key] = begins
         return deltas
 
     def _follow_streams(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from place.errors import InternalError
 from place.model.delta import Answer
@@ -68,13 +68,32 @@ def histories(world: World, stream: Stream, t: int) -> dict[Key, list[Reading]]:
     """Each key's readings in effect at t, by time; of two with one time the later in the source
     counts."""
     told: dict[tuple[Key, int], Reading] = {}
-    for reading in world.readings.get(stream.name, ()):
+    readings = world.readings.get(stream.name, ())
+    for reading in without_gaps(stream, readings) if stream.fills_gaps else readings:
         if effect(stream, reading.time) <= t:
             told[reading.key, reading.time] = reading
     by_key: dict[Key, list[Reading]] = defaultdict(list)
     for reading in sorted(told.values(), key=lambda reading: reading.time):
         by_key[reading.key].append(reading)
     return by_key
+
+
+def without_gaps(stream: Stream, readings: Sequence[Reading]) -> list[Reading]:
+    """Readings by time, then as told; what one leaves NULL is as in the one of its key before it.
+
+    An object that disappeared or timed out between the two starts anew.
+    """
+    filled: list[Reading] = []
+    last: dict[Key, Reading] = {}
+    for reading in sorted(readings, key=lambda reading: reading.time):
+        life = last_life(stream, [last[reading.key], reading]) if reading.key in last else []
+        if len(life) == 2 and life[0].row is not None and reading.row is not None:
+            pairs = zip(life[0].row, reading.row, strict=True)
+            row = tuple(old if value is None else value for old, value in pairs)
+            reading = replace(reading, row=row)
+        last[reading.key] = reading
+        filled.append(reading)
+    return filled
 
 
 def objects(world: World, stream: Stream, t: int) -> dict[Key, Reading]:

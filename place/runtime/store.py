@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from place.plan.apply import apply
 from place.plan.catalog import PLURALS, Catalog
 from place.plan.define import Load
 from place.sql.dialect import parse_one
+from place.sql.limits import NONE, within
 from place.sql.statements import Change
 
 FORMAT = 2
@@ -38,6 +39,11 @@ CREATE TABLE IF NOT EXISTS definitions (
   since INTEGER NOT NULL,
   until INTEGER,
   PRIMARY KEY (kind, name, since)
+);
+CREATE TABLE IF NOT EXISTS resets (
+  stream TEXT NOT NULL,
+  reset INTEGER,
+  since INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS lifetimes ON definitions (since, until);
 """
@@ -108,6 +114,7 @@ class CatalogStore:
             self._db.execute("BEGIN IMMEDIATE")
             for kind in PLURALS:
                 self._save_kind(kind, before, after)
+            self._save_resets(before, after)
             self._db.execute("UPDATE place SET version = ?", (after.version,))
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -138,6 +145,30 @@ class CatalogStore:
             ],
         )
 
+    def _save_resets(self, before: Catalog, after: Catalog) -> None:
+        """Streams that begin anew; or do so no longer, because that could not be made effective."""
+        if before.revisions is after.revisions:
+            return
+        old, new = before.revisions, after.revisions
+        self._db.executemany(
+            "INSERT INTO resets VALUES (?, ?, ?)",
+            [
+                (name, new.get(name), after.version)
+                for name in before.streams
+                if name in after.streams and old.get(name) != new.get(name)
+            ],
+        )
+
+    def _resets(self, version: int, streams: Mapping[str, int]) -> dict[str, int]:
+        """When streams, which are there since some version, were reset last as of a version."""
+        found: dict[str, int | None] = {}
+        for name, reset, since in self._db.execute(
+            "SELECT stream, reset, since FROM resets WHERE since <= ? ORDER BY since", (version,)
+        ):
+            if since > streams.get(name, version):
+                found[name] = reset
+        return {name: reset for name, reset in found.items() if reset is not None}
+
     def load(self, version: int | None = None) -> Catalog:
         """The catalog as of a version; the last one without."""
         version = self.version() if version is None else version
@@ -148,12 +179,15 @@ class CatalogStore:
         ).fetchall()
         order = {kind: i for i, kind in enumerate(PLURALS)}
         catalog = Catalog()
-        for _, text, columns, rows, _, _ in sorted(found, key=lambda row: order[row[0]]):
-            statement = parse_one(text)
-            if not isinstance(statement, Change):
-                raise InternalError(f"the catalog holds a statement that changes nothing: {text}")
-            catalog = apply(catalog, statement, text, _stored(columns, rows))
+        with within(NONE):  # they were accepted, whatever the limits are by now
+            for _, text, columns, rows, _, _ in sorted(found, key=lambda row: order[row[0]]):
+                statement = parse_one(text)
+                if not isinstance(statement, Change):
+                    raise InternalError(f"the catalog holds what changes nothing: {text}")
+                catalog = apply(catalog, statement, text, _stored(columns, rows))
         revisions = {name: since for kind, *_, name, since in found if kind == "table"}
+        streams = {name: since for kind, *_, name, since in found if kind == "stream"}
+        revisions |= self._resets(version, streams)
         return replace(catalog, version=version, revisions=revisions)
 
 

@@ -20,7 +20,8 @@ from place.errors import ConfigurationError, suggestion
 from place.model.schema import Column
 from place.model.segment import ARROW
 from place.model.table_rows import TableRows
-from place.model.types import Type, ValueMismatch, coerce
+from place.model.types import Type, ValueMismatch
+from place.runtime.intake.values import settle
 
 READERS = (".csv", ".json", ".ndjson", ".jsonl", ".parquet")
 MOST_BYTES = 2 * 1024**3
@@ -153,7 +154,7 @@ def _converted(values: list[Any], column: Column, path: str) -> pa.Array:
     converted = []
     for number, value in enumerate(values, start=1):
         try:
-            converted.append(coerce(_plain(value, column.type), column.type))
+            converted.append(settle(_plain(value, column.type), column.type))
         except ValueMismatch as error:
             raise ConfigurationError(
                 f"file '{path}', row {number}, column \"{column.name}\": {error.message}"
@@ -163,6 +164,8 @@ def _converted(values: list[Any], column: Column, path: str) -> pa.Array:
 
 def _plain(value: Any, kind: Type) -> Any:
     """A value that Arrow read, as one that the model knows."""
+    if kind is Type.TIMESTAMP:  # as in readings, numbers among them
+        return value
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -170,8 +173,6 @@ def _plain(value: Any, kind: Type) -> Any:
         return value.isoformat()
     if kind is Type.STRING and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    if kind is Type.TIMESTAMP and isinstance(value, int):
-        return None if value is None else value * 1_000_000
     if value is not None and not isinstance(value, int | float | str | bool):
         return float(value) if kind.is_numeric else str(value)
     return value

@@ -210,7 +210,10 @@ class ScriptRunner:
     def _run_statement(self, block: StatementBlock) -> None:
         for query in self.reference.catalog.queries.values():
             self._known_types[query.name.casefold()] = query.types
+        revisions = self._revisions()
         result, failure = _attempt(self.reference, block.sql)
+        if revisions != self._revisions():
+            self._clock = EPOCH  # a stream begins anew, and may tell any time
         if block.error is not None:
             if failure is None:
                 raise self._failure(f"the statement succeeded, expected an error: {block.error}")
@@ -233,6 +236,10 @@ class ScriptRunner:
             self._check_rows(block, list(result.rows), result.types)
         else:
             self._check_deltas(block, result.deltas)
+
+    def _revisions(self) -> list[int | None]:
+        catalog = self.reference.catalog
+        return [catalog.revisions.get(stream) for stream in catalog.streams]
 
     def _run_answer(self, block: AnswerBlock) -> None:
         query = self.session.query(block.query)

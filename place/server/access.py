@@ -14,8 +14,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from place.server.errors import Refused, error_body, reply, too_large
-from place.server.settings import is_loopback
+from place.server.settings import Settings, is_loopback
 from place.server.store import LOCAL, Role
+from place.sql.limits import EMBEDDED
 
 if TYPE_CHECKING:
     from place.server.state import Server
@@ -126,7 +127,7 @@ class Gate:
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self._app = app
         self._server = server
-        self._headers = strict_headers(server)
+        self._headers = strict_headers(server.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -144,7 +145,7 @@ class Gate:
         reason = self._reason(headers, scope)
         if reason is None:
             if scope["type"] == "http" and not scope["path"].endswith("/readings"):
-                receive = self._limited(headers, receive)
+                receive = self._limited(headers, scope, receive)
             await self._app(scope, receive, send_strictly)
             return
         refusal = reply(403, error_body("cross_origin", reason))
@@ -153,22 +154,28 @@ class Gate:
         else:
             await refusal(scope, receive, send_strictly)
 
-    def _limited(self, headers: Headers, receive: Receive) -> Receive:
-        """What is received, unless it is more than any statement may have. Readings have a limit
-        of their own."""
-        limit = 4 * self._server.settings.largest_statement
+    def _limited(self, headers: Headers, scope: Scope, receive: Receive) -> Receive:
+        """What is received, unless it is more than their statements may have, who is asked only
+        where it matters. Readings have a limit of their own."""
+        limit, most = 4 * self._server.settings.limits.text, 4 * EMBEDDED.text
         length = headers.get("content-length", "")
         size = int(length) if length.isdecimal() and len(length) < 20 else 0
 
         async def limited() -> Message:
             nonlocal size
-            message = await receive() if size <= limit else {"type": "http.request"}
+            message = await receive() if size <= most else {"type": "http.request"}
             size += len(message.get("body", b"")) if not length else 0
-            if size > limit:
+            if size > limit and not (size <= most and self._is_admin(scope)):
                 raise HTTPException(413, too_large(limit).message)
             return message
 
         return limited
+
+    def _is_admin(self, scope: Scope) -> bool:
+        try:
+            return authenticate(HTTPConnection(scope)).is_admin
+        except Refused:
+            return False
 
     def _reason(self, headers: Headers, scope: Scope) -> str | None:
         host = headers.get("host", "")
@@ -197,9 +204,9 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def strict_headers(server: Server) -> dict[str, str]:
+def strict_headers(settings: Settings) -> dict[str, str]:
     """The headers of every answer; the policy is what the page needs and no more."""
-    elsewhere = server.settings.basemap_origin
+    elsewhere = settings.basemap_origin
     more = f" {elsewhere}" if elsewhere else ""
     policy = (
         "default-src 'self'",
@@ -221,8 +228,8 @@ def strict_headers(server: Server) -> dict[str, str]:
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-    if not server.settings.cors:
+    if not settings.cors:
         headers["Cross-Origin-Resource-Policy"] = "same-origin"
-    if server.settings.secure:
+    if settings.secure:
         headers["Strict-Transport-Security"] = "max-age=31536000"
     return headers

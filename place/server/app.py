@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.resources
 import importlib.util
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -16,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 import place.web
 from place import __version__
-from place.server import operate, queries, readings, updates, webhooks
+from place.server import operate, queries, quotas, readings, updates, webhooks
 from place.server.access import Gate
 from place.server.errors import Refused, add_handlers
 from place.server.state import Server
@@ -28,24 +25,17 @@ VENDOR = {
 
 
 def make_app(server: Server) -> FastAPI:
-    """The application of a server, which runs for as long as the application does."""
-
-    @contextlib.asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        async with server.running():
-            yield
-
+    """The application of a server that runs."""
     app = FastAPI(
         title="PLACE",
         version=__version__,
         description="Continuous queries over moving objects.",
-        lifespan=life,
         docs_url=None,  # their scripts come from elsewhere; `/docs` is a page of our own
         redoc_url=None,
     )
     app.state.place = server
     add_handlers(app)
-    for part in (queries, readings, updates, webhooks, operate):
+    for part in (queries, readings, updates, webhooks, quotas, operate):
         app.include_router(part.router)
     if importlib.util.find_spec("place.server.map") is not None:
         from place.server import map as live
@@ -56,7 +46,7 @@ def make_app(server: Server) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(server.settings.cors),
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
         )
     app.add_middleware(Gate, server=server)
@@ -99,5 +89,10 @@ def vendored(name: str) -> Path | None:
     """A file of the map's library."""
     if name not in VENDOR:
         return None
-    found = importlib.resources.files("maplibre") / "srcjs" / name
-    return Path(str(found)) if found.is_file() else None
+    # The package is looked for and not imported: it would ask for a framework that nobody needs.
+    package = importlib.util.find_spec("maplibre")
+    for directory in (package.submodule_search_locations or ()) if package is not None else ():
+        file = Path(directory) / "srcjs" / name
+        if file.is_file():
+            return file
+    return None

@@ -12,9 +12,10 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -24,9 +25,8 @@ from numpy.typing import NDArray
 
 from place.model.time import format_timestamp
 from place.model.types import Row, Type
-from place.runtime.durable import manifest as manifests
-from place.runtime.durable.outbox import WHOLE, Piece, read_outbox, rows_as_json
-from place.runtime.durable.storage import Storage
+from place.runtime.durable.deltas import WHOLE, Deltas, NotKept, Placed, TickDeltas
+from place.runtime.durable.outbox import Piece, rows_as_json
 from place.server.errors import Refused
 from place.server.store import Id
 
@@ -92,11 +92,13 @@ class Encoded:
     def messages(self) -> list[Message]:
         return list(_messages([f"{self.tick}-{p}" for p in self.positions], self.texts))
 
-    def after(self, position: int) -> Encoded:
-        """What comes after a position."""
-        start = sum(p <= position for p in self.positions)
-        parts = (self.positions, self.signs, self.rows, self.texts)
-        return Encoded(self.tick, *(part[start:] for part in parts))  # type: ignore[arg-type]
+    def put_in_order(self) -> None:
+        """A query may have deltas in several files, whose positions lie between each other."""
+        if any(later < before for before, later in pairwise(self.positions)):
+            order = sorted(range(len(self.positions)), key=self.positions.__getitem__)
+            for part in (self.positions, self.signs, self.rows, self.texts):
+                values = cast("list[object]", part)
+                values[:] = [values[i] for i in order]
 
     def apply(self, answer: Counter[str], direction: int = 1) -> None:
         """Bring an answer from before the tick to after it, or back."""
@@ -141,39 +143,30 @@ def whole_answer(
     return _messages(ids, texts)
 
 
-Tally = Callable[[Sequence[str], NDArray[Any]], object]
-"""Is told by how many rows the answers of queries have grown."""
+Tally = Callable[[Sequence[str], NDArray[Any], NDArray[Any]], object]
+"""Is told by how many rows the answers of queries have grown, and of how many deltas."""
 
 
 def encode_tick(
-    storage: Storage,
-    tick: int,
-    files: Iterable[str],
-    names: Collection[str],
-    tally: Tally | None = None,
+    found: TickDeltas, names: Collection[str], tally: Tally | None = None
 ) -> dict[str, Encoded]:
     """The deltas of a tick, of queries of these names."""
-    found: dict[str, Encoded] = {}
-    start = 0
-    for file in files:
-        for piece in _pieces(storage, file):
-            wanted = _wanted(piece.names, names)
-            if tally is not None or wanted.any():
-                codes = piece.codes.to_numpy()
-                if tally is not None:
-                    signs = piece.signs.to_numpy()
-                    tally(piece.names, np.bincount(codes, signs, len(piece.names)))
-                chosen = np.flatnonzero(wanted[codes])
-                if len(chosen):
-                    _encode(found, piece, tick, start, codes, chosen)
-            start += piece.table.num_rows
-    return found
-
-
-@lru_cache(maxsize=16)
-def _pieces(storage: Storage, file: str) -> list[Piece]:
-    """The deltas of a file; those who resume together read the same ones."""
-    return read_outbox(storage, file)
+    encoded: dict[str, Encoded] = {}
+    for piece, positions in found.placed:
+        wanted = _wanted(piece.names, names)
+        if tally is not None or wanted.any():
+            codes = piece.codes.to_numpy()
+            if tally is not None:
+                signs, size = piece.signs.to_numpy(), len(piece.names)
+                growth, counts = np.bincount(codes, signs, size), np.bincount(codes, None, size)
+                tally(piece.names, growth, counts)
+            chosen = np.flatnonzero(wanted[codes])
+            if len(chosen):
+                _encode(encoded, Placed(piece, positions), found.tick, codes, chosen)
+    if len(found.placed) > 1:
+        for each in encoded.values():
+            each.put_in_order()
+    return encoded
 
 
 def _wanted(names: Sequence[str], chosen: Collection[str]) -> NDArray[np.bool_]:
@@ -189,19 +182,19 @@ def _wanted(names: Sequence[str], chosen: Collection[str]) -> NDArray[np.bool_]:
 
 def _encode(
     found: dict[str, Encoded],
-    piece: Piece,
+    placed: Placed,
     tick: int,
-    start: int,
     codes: NDArray[np.int32],
     chosen: NDArray[np.intp],
 ) -> None:
+    piece = placed.piece
     chosen = chosen[np.argsort(codes[chosen], kind="stable")]
     places = pa.array(chosen)
     signs, instants = piece.signs.take(places), piece.instants.take(places)
     rows = rows_as_json(_part(piece, places))
     moments = instants.dictionary_encode()
     written = pa.array([iso(instant) for instant in moments.dictionary.to_pylist()], pa.string())
-    positions = pa.array(chosen + start)
+    positions = pa.array(placed.positions[chosen])
     texts = pc.binary_join_element_wise(
         *(f'{{"id":"{tick}-', positions.cast(pa.string()), '","sign":'),
         *(signs.cast(pa.string()), ',"row":', rows, ',"instant":"'),
@@ -230,22 +223,21 @@ def _part(piece: Piece, places: pa.Array) -> Piece:
     return Piece(piece.names, piece.types, pa.Table.from_arrays([*heads, *columns], names=names))
 
 
-def backlog(storage: Storage, query: str, after: Id, until: int) -> Iterator[Encoded]:
+def backlog(deltas: Deltas, query: str, after: Id, until: int) -> Iterator[Encoded]:
     """The deltas of a query after an id, tick by tick, up to a tick; an error if some are gone."""
+    try:
+        for found in deltas.after(in_outbox(after), until):
+            encoded = encode_tick(found, {query}).get(query)
+            if encoded is not None:
+                yield encoded
+    except NotKept:
+        raise gone(after[0]) from None
+
+
+def in_outbox(after: Id) -> Id:
+    """The id in the outbox that a subscriber's id stands for: a whole answer is after its tick."""
     tick, position = after
-    if position >= INITIAL:
-        position = WHOLE
-    first = max(1, tick if position < WHOLE else tick + 1)
-    for number in range(first, until + 1):
-        try:
-            files = manifests.load(storage, number).files
-            encoded = encode_tick(storage, number, files, {query}).get(query)
-        except FileNotFoundError:
-            raise gone(tick) from None
-        if encoded is not None:
-            rest = encoded.after(position) if number == tick else encoded
-            if rest.texts:
-                yield rest
+    return tick, WHOLE if position >= INITIAL else position
 
 
 def row_texts(rows: Mapping[Row, int]) -> Counter[str]:

@@ -13,8 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from place.errors import ConfigurationError, InternalError, PlaceError, StatementError
-from place.runtime.durable.storage import StorageFull
+from place.errors import ConfigurationError, InternalError, LimitError, PlaceError, StatementError
+from place.runtime.durable.storage import StorageFault, StorageFull
 
 LOG = logging.getLogger("place.server")
 CONFLICTS = ('" exists already', '" is used by')
@@ -95,9 +95,14 @@ def described(error: PlaceError) -> tuple[int, dict[str, Any]]:
         message = error.message + (f", expected {error.expected}" if error.expected else "")
         taken = _is_conflict(error.message)
         status, code = (409, "conflict") if taken else (400, "wrong_statement")
+        if isinstance(error, LimitError):
+            status, code = 400, "limit_exceeded"
         return status, error_body(code, message, error.hint, error.line, error.column)
     if isinstance(error, StorageFull):
         return 507, error_body("storage_full", error.message, error.hint)
+    if isinstance(error, StorageFault):
+        LOG.error("storage: %s", error)
+        return 503, error_body("storage_fault", "the storage of the server does not work")
     if isinstance(error, InternalError):
         LOG.error("a bug: %s", error)
         return 500, error_body("internal", "this is a bug of the server; its log says more")

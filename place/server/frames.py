@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from place.model.schema import Stream, find_column
 from place.model.types import Type, Value
-from place.runtime.spark.positions import Positions
+from place.runtime.durable.positions import Positions
 
 MAGIC, VERSION = 0x45434C50, 1
 HEADER = struct.Struct("<IHHIId")

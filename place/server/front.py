@@ -1,52 +1,86 @@
-"""The web server in front of the application."""
+"""The web server in front of the application, in a thread of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import socket
+import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 
-from place.server.app import make_app
-from place.server.state import Server
+from place.errors import ConfigurationError
+from place.server.door import GRACE, Door
+from place.server.listener import Listener
+from place.server.patience import patience
+from place.server.settings import Settings
 
 REFUSED = "ASGI callable returned without completing handshake."
-"""What the web server says when a WebSocket was answered with an error; anybody can cause that."""
-GRACE = 10
-"""Seconds for requests that are under way when the server is told to stop."""
-
-
-class Front(uvicorn.Server):
-    """The web server, which lets subscribers go before it waits for those who still ask."""
-
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
-        super().__init__(config)
-        self._place = server
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._place.hub.end_all("stopping", "the server stops; resume after your last id", 1012)
-        await super().shutdown(sockets)
+INVALID = "Invalid HTTP request received."
+"""What the web server says of WebSockets that were answered with an error, and of noise; anybody
+can cause that."""
+POLL = 0.01
+BACKLOG = 2048
+"""Connections that the system holds until they are accepted."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return record.msg != REFUSED
+    return record.msg not in (REFUSED, INVALID)
 
 
 def configuration(
-    server: Server, certificate: Path | None = None, key: Path | None = None
+    door: Door, settings: Settings, certificate: Path | None = None, key: Path | None = None
 ) -> uvicorn.Config:
     """How the web server runs."""
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     return uvicorn.Config(
-        make_app(server),
+        door,
+        # Not what happens to be installed: the limits are written for these.
+        loop="asyncio",
+        http=patience(settings.head_seconds, settings.body_seconds),
+        ws="websockets-sansio",
         lifespan="on",
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
+        backlog=BACKLOG,
         ws_per_message_deflate=False,  # it would be done again for every subscriber
         ws_max_size=1 << 20,
-        timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=settings.idle_seconds,
+        timeout_graceful_shutdown=int(GRACE),
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
+
+
+def _let_go(front: uvicorn.Server) -> None:
+    """Close what is idle, and end WebSockets; requests under way are the last of their kind."""
+    for connection in list(front.server_state.connections):
+        connection.shutdown()
+
+
+@contextlib.contextmanager
+def fronting(
+    door: Door,
+    settings: Settings,
+    listener: Listener,
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> Iterator[None]:
+    """Let the web server listen meanwhile; it answers as the door does."""
+    front = uvicorn.Server(configuration(door, settings, certificate, key))
+    door.let_go = partial(_let_go, front)
+    thread = threading.Thread(target=front.run, args=([listener],), name="place-front", daemon=True)
+    thread.start()
+    while not front.started:
+        thread.join(POLL)
+        if not thread.is_alive():
+            raise ConfigurationError("the web server did not start")
+    try:
+        yield
+    finally:
+        front.should_exit = True
+        thread.join(2 * GRACE)

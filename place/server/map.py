@@ -295,7 +295,7 @@ class Viewer:
         hub = self._server.hub
         subscriber: Subscriber | None = None
         try:
-            joined = await hub.join(self._who, query, None, 0)
+            joined = await self._server.subscribe(self._who, query, None, 0)
             subscriber = joined.subscriber
             watched = self._watched[query.name] = Watched(query)
             messages: Iterable[Message] = joined.messages

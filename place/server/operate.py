@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 
 from place.server.access import COOKIE, Admin, Anyone, server_of
 from place.server.errors import Refused
+from place.server.quotas import COUNTED, clients
 from place.server.state import Server
 
 router = APIRouter()
@@ -18,11 +20,16 @@ STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spar
 
 
 class Health(BaseModel):
-    """Whether ticks run, and how far they are."""
+    """Whether ticks run, and how far they are.
+
+    It is `ok`, `failing` while no tick can be made, or `degraded` while acknowledged readings are
+    set aside of which none could be made (`place retry` puts them back).
+    """
 
     status: str
     tick: int
     failure: str | None
+    set_aside: int
 
 
 class Login(BaseModel):
@@ -45,8 +52,9 @@ async def health(request: Request) -> Response:
     failure = type(server.pump.failure).__name__ if server.pump.failure is not None else None
     if not server.hub.is_alive:
         failure = "no deltas are given out"
-    status = "ok" if failure is None else "failing"
-    body = Health(status=status, tick=server.hub.tick, failure=failure)
+    aside = len(await to_thread.run_sync(server.runtime.set_aside))
+    status = "failing" if failure is not None else "degraded" if aside else "ok"
+    body = Health(status=status, tick=server.hub.tick, failure=failure, set_aside=aside)
     return JSONResponse(body.model_dump(), 200 if failure is None else 503)
 
 
@@ -99,7 +107,7 @@ def figures(server: Server) -> str:
     def one(name: str, kind: str, text: str, value: float) -> None:
         metric(name, kind, text, {"": value})
 
-    last, hub = server.runtime.pipeline.last, server.hub
+    last, hub = server.runtime.last, server.hub
     catalog = server.session.catalog
     counts = {s.name: server.runtime.statistics(s.name) for s in catalog.streams.values()}
     readings, size = server.runtime.waiting()
@@ -118,7 +126,14 @@ def figures(server: Server) -> str:
     metric("objects", "gauge", "Objects that are alive.", objects)
     one("waiting_readings", "gauge", "Readings accepted that no tick has taken.", readings)
     one("waiting_bytes", "gauge", "Bytes of these.", size)
+    aside = len(server.runtime.set_aside())
+    one("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
     one("queries", "gauge", "Registered queries.", len(catalog.queries))
+    one("suspended", "gauge", "Queries suspended for what they cost.", len(server.suspended))
+    used = server.quotas.usage(clients(server))
+    for what in COUNTED:
+        values = {_of(name, "client"): has[what] for name, has in used.items()}
+        metric(f"client_{what}", "gauge", f"What clients have of their quota: {what}.", values)
     one("subscribers", "gauge", "Open subscriptions.", len(hub.subscribers()))
     one("delivered_total", "counter", "Deltas given to subscribers.", hub.delivered)
     one("dropped_total", "counter", "Subscribers that were too slow.", hub.dropped)
@@ -130,6 +145,6 @@ def figures(server: Server) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of(stream: str) -> str:
-    escaped = stream.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'{{stream="{escaped}"}}'
+def _of(name: str, label: str = "stream") -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{{{label}="{escaped}"}}'

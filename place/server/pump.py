@@ -6,12 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from place.errors import PlaceError
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
+from place.runtime.interface import DurableRuntime
 
 LOG = logging.getLogger("place.server")
 POLL, PATIENCE = 0.2, 5.0
@@ -24,7 +21,7 @@ class Pump:
     """The thread that runs ticks. While ticks fail, `failure` is the reason."""
 
     def __init__(
-        self, runtime: SparkRuntime, look: Callable[[float], object] | None = None
+        self, runtime: DurableRuntime, look: Callable[[float], object] | None = None
     ) -> None:
         self._runtime = runtime
         self._look = look
@@ -66,7 +63,7 @@ class Pump:
     def _sources(self) -> PlaceError | None:
         """What keeps a source from being read; pushed readings need not wait for that."""
         try:
-            self._runtime.sources.check()
+            self._runtime.tend()
         except PlaceError as error:
             if self.failure is None or str(self.failure) != str(error):
                 LOG.error("a source is not read: %s", error)

@@ -8,7 +8,7 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from place.model.delta import ordered
 from place.model.schema import Stream
@@ -18,7 +18,8 @@ from place.plan.query import Around, Focal, Query
 from place.server.access import Reader, Who, server_of
 from place.server.errors import too_large
 from place.server.state import Server
-from place.server.statements import execute
+from place.server.statements import execute, resume
+from place.server.store import Suspended
 from place.statements import masked
 
 router = APIRouter()
@@ -27,7 +28,7 @@ router = APIRouter()
 class Statement(BaseModel):
     """One or several statements, with semicolons between them."""
 
-    sql: str = Field(max_length=1 << 24)
+    sql: str
 
 
 class Executed(BaseModel):
@@ -63,6 +64,10 @@ class QueryInfo(BaseModel):
     focal: FocalObject | None
     owner: str
     size: int | None
+    state: str
+    """`running`, or `suspended` for what it cost."""
+    reason: str | None
+    """Why it is suspended."""
 
 
 class StreamInfo(BaseModel):
@@ -80,6 +85,8 @@ class StreamInfo(BaseModel):
     readings: int
     late: int
     bad: int
+    last_reason: str | None
+    """Why a reading was set aside last."""
 
 
 class AnswerNow(BaseModel):
@@ -95,12 +102,13 @@ class AnswerNow(BaseModel):
 async def sql(request: Request, who: Reader, statement: Statement) -> Executed:
     """Execute statements."""
     server = server_of(request)
-    limit = server.settings.largest_statement
+    limit = server.limits_of(who).text
     if len(statement.sql) > limit:
         raise too_large(limit)
-    result, deltas = await to_thread.run_sync(
-        execute, server, who, statement.sql, limiter=server.asks
-    )
+    with server.turn(who):
+        result, deltas = await to_thread.run_sync(
+            execute, server, who, statement.sql, limiter=server.asks
+        )
     return Executed(
         message=result.message,
         columns=list(result.columns),
@@ -122,6 +130,18 @@ def list_queries(request: Request, who: Reader) -> Response:
 async def show_query(request: Request, who: Reader, name: str) -> dict[str, Any]:
     """One query."""
     server = server_of(request)
+    suspended = server.find_suspended(who, name)
+    if suspended is not None:
+        return describe_suspended(suspended)
+    return describe(server, server.find(who, name))
+
+
+@router.post("/queries/{name}/resume", response_model=QueryInfo)
+async def resume_query(request: Request, who: Reader, name: str) -> dict[str, Any]:
+    """Register a query again that was suspended for what it cost."""
+    server = server_of(request)
+    with server.turn(who):
+        await to_thread.run_sync(resume, server, who, name, limiter=server.asks)
     return describe(server, server.find(who, name))
 
 
@@ -150,7 +170,11 @@ async def list_streams(request: Request, who: Reader) -> list[StreamInfo]:
     """All streams."""
     server = server_of(request)
     streams = server.session.catalog.streams.values()
-    return [_stream(stream, server.runtime.statistics(stream.name)) for stream in streams]
+    runtime = server.runtime
+    return [
+        _stream(stream, runtime.statistics(stream.name), runtime.reason(stream.name))
+        for stream in streams
+    ]
 
 
 def describe(server: Server, query: Query) -> dict[str, Any]:
@@ -169,13 +193,37 @@ def describe(server: Server, query: Query) -> dict[str, Any]:
         focal=_focal(query),
         owner=server.owned(query.name).owner,
         size=server.hub.size(query.name),
+        state="running",
+        reason=None,
+    )
+    return info.model_dump()
+
+
+def describe_suspended(query: Suspended) -> dict[str, Any]:
+    """The same of a query that is suspended: what there was to draw of it is not known."""
+    info = QueryInfo(
+        name=query.name,
+        sql=masked(query.statement),
+        kind="suspended",
+        moving=False,
+        streams=[],
+        columns=[],
+        types=[],
+        region=None,
+        focal=None,
+        owner=query.owner,
+        size=None,
+        state="suspended",
+        reason=query.reason,
     )
     return info.model_dump()
 
 
 def described(server: Server, who: Who) -> list[dict[str, Any]]:
-    """All queries that somebody may see."""
-    return [describe(server, query) for query in server.visible(who)]
+    """All queries that somebody may see, those last that are suspended."""
+    running = [describe(server, query) for query in server.visible(who)]
+    mine = [server.find_suspended(who, name) for name in list(server.suspended)]
+    return running + [describe_suspended(each) for each in mine if each is not None]
 
 
 def kind_of(query: Query) -> str:
@@ -227,7 +275,7 @@ def _led_by(focal: Focal, extents: list[float], k: int | None) -> FocalObject:
     return FocalObject(stream=focal.stream, key=focal.key, extents=extents, k=k)
 
 
-def _stream(stream: Stream, counts: Mapping[str, int]) -> StreamInfo:
+def _stream(stream: Stream, counts: Mapping[str, int], reason: str | None) -> StreamInfo:
     return StreamInfo(
         name=stream.name,
         columns=[column.name for column in stream.columns],
@@ -238,4 +286,5 @@ def _stream(stream: Stream, counts: Mapping[str, int]) -> StreamInfo:
         bounds=list(stream.bounds) if stream.bounds is not None else None,
         source=stream.source.kind if stream.source is not None else None,
         **{key: counts[key] for key in ("objects", "readings", "late", "bad")},
+        last_reason=reason,
     )

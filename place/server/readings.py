@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
+import numpy as np
 import pyarrow as pa
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from place.engine.worker import Segment
-from place.errors import ConfigurationError
+from place.engine.worker import Segment, Told
+from place.errors import ConfigurationError, ReadingError
+from place.model.clock import Clock
 from place.model.reading import Advance
 from place.model.schema import Stream
-from place.model.time import format_timestamp, parse_timestamp
 from place.plan.catalog import fold
-from place.runtime.intake.check import (
-    FIRST_TIME,
-    LAST_TIME,
-    Rejections,
-    Routed,
-    check_table,
-)
+from place.runtime.intake.check import Rejections, Routed, check_table
 from place.runtime.intake.csv_file import read_csv
 from place.runtime.intake.files import check_json
-from place.runtime.intake.json_file import Item, ObjectReader, as_object
+from place.runtime.intake.future import latest_time, wall_clock
+from place.runtime.intake.judge import check_moment
 from place.runtime.intake.lines import blocks_of
+from place.runtime.intake.pushed import check_rows, moment_of
 from place.server.access import Sender, server_of
 from place.server.arrow_body import read_stream, wrong_arrow
 from place.server.errors import Refused, busy, not_found, too_large
@@ -42,16 +38,20 @@ MOST_LISTED = 100
 
 
 class RefusedReading(BaseModel):
-    """A reading that was not taken: its number in the body, from 0 (null: all of it), and why."""
+    """A reading that was not taken: its number in the body, from 0 (null: all of it), why, and
+    what would mend it."""
 
     row: int | None
     reason: str
+    hint: str | None = None
 
 
 class Taken(BaseModel):
-    """What became of readings: those that were taken are on the disk."""
+    """What became of readings: those that were taken are on the disk. Late ones are known to be
+    so already, and the next tick sets them aside; more may turn out to be late."""
 
     taken: int
+    late: int
     refused: list[RefusedReading]
     refused_count: int
 
@@ -59,7 +59,9 @@ class Taken(BaseModel):
 # Formats
 
 
-def read_body(stream: Stream, media: str, body: bytes, arrival: int | None) -> Routed:
+def read_body(
+    stream: Stream, media: str, body: bytes, arrival: int | None, latest: int | None = None
+) -> Routed:
     """The readings of a body; the lines of what is refused count from 1, as those of a file."""
     reader = FORMATS.get(media)
     if reader is None:
@@ -69,12 +71,12 @@ def read_body(stream: Stream, media: str, body: bytes, arrival: int | None) -> R
             f"readings of type {media[:60]!r} cannot be read",
             hint=f"send one of {', '.join(FORMATS)}",
         )
-    return reader(stream, body, arrival)
+    return reader(stream, body, arrival, latest)
 
 
-def _csv(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+def _csv(stream: Stream, body: bytes, arrival: int | None, latest: int | None) -> Routed:
     rejections = Rejections(SOURCE)
-    segment = read_csv(stream, blocks_of(iter([body])), rejections, arrival)
+    segment = read_csv(stream, blocks_of(iter([body])), rejections, arrival, latest)
     # The header is a line, too; what is wrong with it is wrong with all.
     rejected = [
         replace(each, line=each.line - 1 if each.line and each.line > 1 else None)
@@ -83,13 +85,14 @@ def _csv(stream: Stream, body: bytes, arrival: int | None) -> Routed:
     return Routed(segment, rejected)
 
 
-def _lines(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+def _lines(stream: Stream, body: bytes, arrival: int | None, latest: int | None) -> Routed:
     """An object a line. They make no table: any member may be absent, as in messages."""
     lines = [line for line in body.replace(b"\r", b"\n").split(b"\n") if line.strip(b" \t")]
-    return check_json(stream, pa.array(lines, pa.large_binary()), SOURCE, arrival=arrival)
+    texts = pa.array(lines, pa.large_binary())
+    return check_json(stream, texts, SOURCE, arrival=arrival, latest=latest)
 
 
-def _array(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+def _array(stream: Stream, body: bytes, arrival: int | None, latest: int | None) -> Routed:
     """An array of objects, or of arrays of values in the order of the columns."""
     try:
         values = json.loads(body)
@@ -97,41 +100,18 @@ def _array(stream: Stream, body: bytes, arrival: int | None) -> Routed:
         raise Refused(400, "wrong_json", f"the body is not JSON: {error}"[:200]) from None
     if not isinstance(values, list):
         raise Refused(400, "wrong_json", "the body is not an array of readings")
-    if any(isinstance(value, list) for value in values):
-        # Columns go by their places then, whatever the source of the stream calls them.
-        stream = _as_declared(stream)
-    names = [column.name for column in stream.columns]
-    rejections = Rejections(SOURCE)
-    segment = ObjectReader(stream).sort_out(
-        [_item(value, names) for value in values], rejections, lambda i: (i + 1, ""), arrival
-    )
-    return Routed(segment, rejections.all())
+    return check_rows(stream, values, SOURCE, arrival=arrival, latest=latest)
 
 
-def _item(value: Any, names: list[str]) -> Item:
-    if not isinstance(value, list):
-        return as_object(value)
-    if len(value) != len(names):
-        return f"{len(value)} values for {len(names)} columns"
-    return dict(zip(names, value, strict=True))
-
-
-def _as_declared(stream: Stream) -> Stream:
-    if stream.source is None:
-        return stream
-    options = tuple(option for option in stream.source.options if option[0] != "columns")
-    return replace(stream, source=replace(stream.source, options=options))
-
-
-def _arrow(stream: Stream, body: bytes, arrival: int | None) -> Routed:
+def _arrow(stream: Stream, body: bytes, arrival: int | None, latest: int | None) -> Routed:
     table = read_stream(body)
     try:
-        return check_table(stream, table, SOURCE, arrival=arrival)
+        return check_table(stream, table, SOURCE, arrival=arrival, latest=latest)
     except pa.ArrowException as error:
         raise wrong_arrow(error) from None
 
 
-FORMATS: dict[str, Callable[[Stream, bytes, int | None], Routed]] = {
+FORMATS: dict[str, Callable[[Stream, bytes, int | None, int | None], Routed]] = {
     "application/json": _array,
     "application/x-ndjson": _lines,
     "text/csv": _csv,
@@ -174,7 +154,7 @@ def check_pressure(server: Server) -> None:
     readings, size = server.runtime.waiting()
     settings = server.settings
     if readings > settings.most_waiting_readings or size > settings.most_waiting_bytes:
-        last = server.runtime.pipeline.last
+        last = server.runtime.last
         seconds = last.metrics.get("seconds", 1.0) if last is not None else 1.0
         raise busy(
             f"{readings:,} readings wait for the pipeline", max(1, min(60, round(2 * seconds)))
@@ -224,63 +204,82 @@ async def push(
         raise not_found("stream", name)
     check_pressure(server)
     media = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
-    moment = None if at is None else _moment(at)
     async with received(server, request) as body:
         taken = await to_thread.run_sync(
-            accept, server, stream, media, body, moment, limiter=server.writes
+            accept, server, stream, media, body, at, limiter=server.writes
         )
-    if taken.taken:
+    if taken.taken or taken.late:
         server.pump.tell()
     return taken
 
 
-def _moment(text: str) -> int:
-    """A time that a stream may reach: one that a reading may have."""
-    moment = parse_timestamp(text)
-    if not FIRST_TIME <= moment <= LAST_TIME:
-        first, last = format_timestamp(FIRST_TIME), format_timestamp(LAST_TIME)
-        raise Refused(400, "wrong_time", f"the time {text!r} is not between {first} and {last}")
-    return moment
-
-
-def accept(server: Server, stream: Stream, media: str, body: bytes, moment: int | None) -> Taken:
+def accept(server: Server, stream: Stream, media: str, body: bytes, at: str | None) -> Taken:
     """Check readings and make those that are good durable."""
-    arrival = moment
-    if stream.time is None and arrival is None:
-        arrival = int(time.time() * 1e6)
+    now = wall_clock()
+    latest = latest_time(stream, now)
+    moment = None if at is None else _moment(at, latest)
+    arrival = now if stream.time is None and moment is None else moment
     try:
-        routed = read_body(stream, media, body, arrival)
+        routed = read_body(stream, media, body, arrival, latest)
     except RecursionError:
         raise Refused(400, "wrong_json", "the body is nested too deeply") from None
-    count = routed.segment.num_rows
+    late = _late(server, stream, routed.segment)
     if moment is not None:
         _accept_until(server, stream, routed.segment, moment)
-    elif count:
+    elif routed.segment.num_rows:
         try:
             server.runtime.accept(stream, routed.segment)
         except ConfigurationError:
             if stream not in server.session.catalog.streams.values():  # dropped meanwhile
                 raise not_found("stream", stream.name) from None
             raise
-    return _taken(count, routed)
+    return _taken(routed, late)
+
+
+def _moment(text: str, latest: int) -> int:
+    """A time that a stream may reach: one that a reading may have."""
+    try:
+        moment = moment_of(text)
+        check_moment(moment, latest)
+    except ReadingError as error:
+        raise Refused(400, "wrong_time", error.message, hint=error.hint) from None
+    return moment
+
+
+def _late(server: Server, stream: Stream, segment: pa.Table) -> int:
+    """How many readings come too late, as far as the last tick and these readings tell.
+
+    What still waits for a tick may make more of them late.
+    """
+    last = server.runtime.last
+    if stream.time is None or not segment.num_rows:
+        return 0
+    closed = last.clocks.get(stream.name) if last is not None else None
+    times = segment.column(segment.num_columns - 2).to_numpy()
+    return int(np.count_nonzero(~Clock(stream.lateness, closed).tell_all(times)))
 
 
 def _accept_until(server: Server, stream: Stream, segment: pa.Table, moment: int) -> None:
     """Readings, after which their stream has reached a time."""
-    ingest = server.runtime.ingest
-    with ingest.lock:
+    told: list[Told] = [Segment(stream.name, segment), Advance(moment, stream.name)]
+    try:
+        server.runtime.accept_until(stream, told)
+    except ConfigurationError:
         if stream not in server.session.catalog.streams.values():
-            raise not_found("stream", stream.name)
-        ingest.write([Segment(stream.name, segment), Advance(moment, stream.name)])
+            raise not_found("stream", stream.name) from None
+        raise
     server.pump.tell()
 
 
-def _taken(count: int, routed: Routed) -> Taken:
+def _taken(routed: Routed, late: int) -> Taken:
     listed = [
-        RefusedReading(row=None if r.line is None else r.line - 1, reason=r.reason)
+        RefusedReading(
+            row=None if r.line is None else r.line - 1, reason=r.reason, hint=r.hint or None
+        )
         for r in routed.rejected[:MOST_LISTED]
     ]
-    return Taken(taken=count, refused=listed, refused_count=_count(routed))
+    taken = routed.segment.num_rows - late
+    return Taken(taken=taken, late=late, refused=listed, refused_count=_count(routed))
 
 
 def _count(routed: Routed) -> int:

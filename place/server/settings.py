@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from place.sql.limits import CLIENTS, Limits
+
 MIB = 1 << 20
+VALUE = 16
+"""Bytes that a value of an answer takes, about: in the state, and in the memory of the server."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What one client may have. The defaults are those of clients for whom nothing is set."""
+
+    queries: int = 10_000
+    """Registered queries, with those that are suspended."""
+    webhooks: int = 1_000
+    subscriptions: int = 2_000
+    """Open at the same time."""
+    state: int = 256 << 20
+    """Bytes of the answers of all its queries, about."""
+    answer: int = 2_000_000
+    """Values (rows times columns) of the answer of one query."""
+    deltas: int = 2_000_000
+    """Deltas of one query in one tick."""
+
+
+PARTS = tuple(each.name for each in fields(Quota))
 
 
 @dataclass(frozen=True)
@@ -19,7 +43,10 @@ class Settings:
     secure: bool = False
     cors: tuple[str, ...] = ()
     basemap: str | None = None
-    largest_statement: int = MIB
+    limits: Limits = CLIENTS
+    """Of the statements of clients; admins have those of an embedded session."""
+    quota: Quota = Quota()
+    """Of clients for whom no other is set."""
     largest_readings: int = 64 * MIB
     most_at_once: int = 512 * MIB
     """Of all readings that are being received together."""
@@ -29,6 +56,16 @@ class Settings:
     backlog: int = 4 * MIB
     """Of deltas that may wait for one subscriber."""
     most_subscribers: int = 10_000
+    most_connections: int = 12_000
+    """At most; where the system gives fewer descriptors, as many as it has to spare."""
+    most_of_one_address: int | None = None
+    """Connections; without it one address may have all of them."""
+    head_seconds: float = 20.0
+    """How long the head of a request may take to come."""
+    body_seconds: float = 30.0
+    """How long its body may take, and a second more for every 32 KiB that have come."""
+    idle_seconds: int = 5
+    """How long a connection may stay open between two requests."""
     private_webhooks: bool = False
     """May clients name addresses of private networks?"""
 

@@ -6,31 +6,35 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from anyio import CapacityLimiter
 
 from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.plan.query import Query
+from place.runtime.interface import durable
 from place.runtime.tables import TableLoader
 from place.server.access import Who
-from place.server.errors import not_found
+from place.server.errors import Refused, busy, not_found
+from place.server.guard import Guard
 from place.server.hub import Hub
 from place.server.pump import Pump
+from place.server.quotas import Quotas
 from place.server.settings import Settings
-from place.server.store import LOCAL, Owned, ServerStore
+from place.server.store import LOCAL, Id, Owned, ServerStore, Suspended
+from place.server.watched import Joined
 from place.server.webhooks import Webhooks
 from place.session import Session
-
-if TYPE_CHECKING:
-    from place.runtime.spark.runtime import SparkRuntime
+from place.sql.limits import EMBEDDED, Limits
 
 LOG = logging.getLogger("place.server")
 WATCH = 1.0
 """Seconds between looks whether the token of an open connection was revoked."""
+MOST_ASKED = 4
+"""Statements of one client at the same time."""
 
 
 class Server:
@@ -44,12 +48,14 @@ class Server:
         look: Callable[[float], object] | None = None,
     ) -> None:
         self.session = session
-        self.runtime = cast("SparkRuntime", session.runtime)
+        self.runtime = durable(session.runtime)
         self.settings = settings
         self.began = time.time()
         self.store = ServerStore(home)
         self.hub = Hub(self.runtime, settings.backlog, settings.most_subscribers)
         self.webhooks = Webhooks(self)
+        self.quotas = Quotas(self, settings.quota)
+        self.guard = Guard(self)
         self.pump = Pump(self.runtime, look)
         self.receiving = 0
         """Bytes of readings that are being received."""
@@ -61,11 +67,15 @@ class Server:
         session.loader = TableLoader(settings.data, confined=True)
         self._forget_gone()
         self.owners: dict[str, Owned] = self.store.owned()
+        self.suspended: dict[str, Suspended] = self.store.suspended()
+        self._asking: Counter[str] = Counter()
 
     def _forget_gone(self) -> None:
-        """Owners of queries that a killed process did not come to register, or to forget."""
+        """Owners of queries that a killed process did not come to register, or to forget; and
+        queries that it did not come to drop."""
         queries = self.session.catalog.queries
         self.store.disown(name for name in self.store.owned() if name not in queries)
+        self.store.unsuspend(name for name in self.store.suspended() if name in queries)
 
     # Who may see what
 
@@ -91,9 +101,58 @@ class Server:
     def find(self, who: Who, name: str) -> Query:
         """A query by its name, if there is one that they may see."""
         found = self.session.catalog.queries.get(fold(name))
+        if found is None and (suspended := self.find_suspended(who, name)) is not None:
+            raise Refused(
+                409,
+                "query_suspended",
+                f'query "{suspended.name}" is suspended: {suspended.reason}',
+                hint=f"POST /queries/{suspended.name}/resume registers it again",
+            )
         if found is None or not self.may_see(who, found.name):
             raise not_found("query", name)
         return found
+
+    def find_suspended(self, who: Who, name: str) -> Suspended | None:
+        """A suspended query by its name, if there is one that they may see."""
+        found = self.suspended.get(fold(name))
+        if found is None or not self.is_suspended(name):
+            return None
+        return found if who.is_admin or found.owner == who.name else None
+
+    def is_suspended(self, name: str) -> bool:
+        """One whose query still runs is about to be suspended, or was resumed just now."""
+        return fold(name) in self.suspended and fold(name) not in self.session.catalog.queries
+
+    def owned_by(self, name: str) -> list[Query]:
+        """The queries of somebody."""
+        queries = self.session.catalog.queries
+        mine = (key for key, owned in list(self.owners.items()) if owned.owner == name)
+        return [found for key in mine if (found := queries.get(key)) is not None]
+
+    async def subscribe(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
+        """Subscribe somebody to a query, if they may have one more subscription."""
+        mine = sum(other.who.name == who.name for other in self.hub.subscribers())
+        self.quotas.check(who, "subscriptions", mine)
+        return await self.hub.join(who, query, after, registered)
+
+    # How much they may ask for
+
+    def limits_of(self, who: Who) -> Limits:
+        """How large their statements may be."""
+        return EMBEDDED if who.is_admin else self.settings.limits
+
+    @contextlib.contextmanager
+    def turn(self, who: Who) -> Iterator[None]:
+        """One of a client's statements; others get their turn, whoever sends many at once."""
+        if self._asking[who.name] >= MOST_ASKED and not who.is_admin:
+            raise busy(f"{MOST_ASKED} of your statements are under way", 1)
+        self._asking[who.name] += 1
+        try:
+            yield
+        finally:
+            self._asking[who.name] -= 1
+            if not self._asking[who.name]:
+                del self._asking[who.name]
 
     def is_valid(self, who: Who) -> bool:
         """May somebody who has connected stay: is their token still valid, or does nobody need
@@ -105,6 +164,7 @@ class Server:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Ticks run and deltas are delivered; at the end what is under way is finished."""
+        self.guard.start()
         self.hub.start(asyncio.get_running_loop())
         self.pump.start()
         tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self.webhooks.run())]
@@ -115,6 +175,7 @@ class Server:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.to_thread(self.pump.stop)
+            await asyncio.to_thread(self.guard.stop)
             await asyncio.to_thread(self.hub.stop)
             self.store.close()
 

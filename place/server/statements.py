@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,9 +16,13 @@ from place.model.result import Result
 from place.model.types import Row
 from place.plan.catalog import PLURALS, fold
 from place.plan.kinds import KINDS, kind_of
+from place.plan.query import Query
+from place.runtime.interface import tick_of
 from place.server.access import Who
 from place.server.errors import Refused, not_found
+from place.server.store import Suspended
 from place.sim.recipe import Recipe, is_file
+from place.sql import limits
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.scan import split
@@ -26,6 +32,9 @@ from place.statements import listing, one_line
 if TYPE_CHECKING:
     from place.server.state import Server
 
+LOG = logging.getLogger("place.server")
+MOST_ROWS = 5_000_000
+"""Rows of the first answers of a client's queries in one tick, at most."""
 PATTERN = re.compile(r"[{}\[\]*?\\]")
 """What would make a pattern of a path for those who read it; `{../a,b}` leads anywhere."""
 
@@ -45,6 +54,11 @@ def execute(server: Server, who: Who, text: str) -> tuple[Result, int]:
     A run of queries that are registered, or dropped, is one tick. An error says which statement
     was wrong; those before it have taken effect.
     """
+    with limits.within(server.limits_of(who)):
+        return _executed(server, who, text)
+
+
+def _executed(server: Server, who: Who, text: str) -> tuple[Result, int]:
     result, deltas = Result("nothing to do"), 0
     mine = {query.name for query in server.visible(who)}
     for kind, group in groupby(_parsed(text), key=_run_of):
@@ -104,32 +118,56 @@ def _together(server: Server, who: Who, group: Iterable[Written]) -> list[Result
             changes.append((written.statement, written.sql.strip()))
     except PlaceError as wrong:  # the next one cannot be read; these can
         error = wrong
-    results = _change(server, who, changes)
+    results = [
+        result for part in _parts(server, who, changes) for result in _change(server, who, part)
+    ]
     if error is not None:
         raise error
     return results
+
+
+def _parts(
+    server: Server, who: Who, changes: Sequence[tuple[Change, str]]
+) -> Iterator[Sequence[tuple[Change, str]]]:
+    """A run in parts, each one tick, whose first answers have a bounded size whatever they ask.
+
+    What regions and conditions leave is not known before; so a client's queries come a few at a
+    time where objects are many, and their sizes are known before the next ones come.
+    """
+    if who.is_admin:
+        yield changes
+        return
+    streams = server.session.catalog.streams.values()
+    most = max((server.runtime.statistics(stream.name)["objects"] for stream in streams), default=0)
+    size = max(1, MOST_ROWS // max(1, most))
+    for start in range(0, len(changes), size):
+        if start:
+            server.hub.catch_up()
+        yield changes[start : start + size]
 
 
 def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> list[Result]:
     runtime = server.runtime
     with runtime.pause():
         allowed, error = _allowed(server, who, changes)
+        results = _forget_suspended(server, allowed)
         before = server.session.catalog.queries
         new = [c.name.text for c, _ in allowed if isinstance(c, s.RegisterQuery)]
         new = [name for name in dict.fromkeys(new) if fold(name) not in before]
-        tick = runtime.pipeline.last.tick + 1 if runtime.pipeline.last is not None else 1
+        tick = tick_of(runtime) + 1
         # Known before they are there: a query must never be without its owner.
         server.store.own(map(fold, new), who.name, tick)
         server.owners = server.store.owned()
         server.hub.registered(new)
         try:
-            results = server.session.change(allowed)
+            results += server.session.change(allowed)
         except StatementError as wrong:
             raise _discreet(who, wrong) from None
         except RecursionError:
             raise StatementError("the statement is nested too deeply") from None
         finally:
             _settle(server, before, new)
+            _unsuspend(server, (n for n in new if fold(n) in server.session.catalog.queries))
     if error is not None:
         raise error
     return results
@@ -141,26 +179,89 @@ def _allowed(
     """The changes before the first one that this client may not make, and the refusal of that
     one."""
     allowed: list[tuple[Change, str]] = []
+    rest: int | None = None
     for statement, sql in changes:
         try:
             _check_owner(server, who, statement)
             if isinstance(statement, s.RegisterQuery):
                 _check_name(statement.name)
+                rest = server.quotas.rest(who) if rest is None else rest
+                if fold(statement.name.text) not in server.suspended:
+                    rest -= 1
+                if rest < 0:
+                    server.quotas.check(who, "queries", server.quotas.of(who.name).queries)
         except Refused as refused:
             return allowed, refused
         allowed.append((statement, sql))
     return allowed, None
 
 
-def _settle(server: Server, before: Any, new: list[str]) -> None:
+def _forget_suspended(server: Server, allowed: list[tuple[Change, str]]) -> list[Result]:
+    """Take the drops of suspended queries, which the catalog has dropped already, out of a run."""
+    drops = [
+        (statement, sql)
+        for statement, sql in allowed
+        if isinstance(statement, s.Drop) and server.is_suspended(statement.name.text)
+    ]
+    for each in drops:
+        allowed.remove(each)
+    names = [statement.name.text for statement, _ in drops]
+    _unsuspend(server, names)
+    return [Result(f'query "{name}" dropped') for name in names]
+
+
+def _unsuspend(server: Server, names: Iterable[str]) -> None:
+    gone = {fold(name) for name in names} & server.suspended.keys()
+    if gone:
+        server.store.unsuspend(gone)
+        server.suspended = server.store.suspended()
+
+
+def suspend(server: Server, query: Query, reason: str) -> bool:
+    """Drop a query for what it costs, and keep its statement for its owner; can it be dropped?"""
+    with server.runtime.pause(), limits.within(limits.NONE):
+        catalog, key = server.session.catalog, fold(query.name)
+        if catalog.queries.get(key) is not query:
+            return True  # somebody else was faster
+        owner, text = server.owned(query.name).owner, catalog.text_of("query", query.name)
+        # Known before it is dropped: a query must never be lost. If it is not, the start forgets.
+        server.store.suspend(key, Suspended(query.name, owner, text, reason, time.time()))
+        server.suspended = server.store.suspended()
+        drop = "DROP QUERY " + '"' + query.name.replace('"', '""') + '"'
+        statement = parse_one(drop)
+        assert isinstance(statement, s.Drop)
+        try:
+            server.session.change([(statement, drop)])
+        except PlaceError as error:  # an operator's sink needs it
+            _unsuspend(server, [query.name])
+            LOG.error('query "%s" should be suspended, because %s; %s', query.name, reason, error)
+            return False
+        finally:
+            _settle(server, catalog.queries, [], reason)
+    LOG.warning('query "%s" of %s is suspended: %s', query.name, owner, reason)
+    return True
+
+
+def resume(server: Server, who: Who, name: str) -> None:
+    """Register a suspended query again, as its owner's."""
+    found = server.find_suspended(who, name)
+    if found is None:
+        raise not_found("query", name)
+    owner = Who(found.owner, "admin" if server.store.is_admin(found.owner) else "client")
+    with limits.within(server.limits_of(who)):
+        statement = parse_one(found.statement)
+        assert isinstance(statement, s.RegisterQuery)
+        _change(server, owner, [(statement, found.statement)])
+
+
+def _settle(server: Server, before: Any, new: list[str], reason: str | None = None) -> None:
     """What was dropped, or was not registered after all, has no owner and no subscribers."""
     queries = server.session.catalog.queries
     gone = {query.name for key, query in before.items() if key not in queries}
     absent = {name for name in new if fold(name) not in queries}
     if gone or absent:
-        last = server.runtime.pipeline.last
-        server.webhooks.end(gone, last.tick if last is not None else 0)
-        server.hub.forget(gone | absent)
+        server.webhooks.end(gone, tick_of(server.runtime))
+        server.hub.forget(gone | absent, reason)
         server.store.disown(map(fold, gone | absent))
         server.owners = server.store.owned()
 
@@ -173,18 +274,24 @@ def _check_owner(server: Server, who: Who, statement: Change) -> None:
     name = statement.name.text
     found = server.session.catalog.queries.get(fold(name))
     is_theirs = found is None or server.may_see(who, found.name)
+    is_suspended = server.is_suspended(name)
+    if is_suspended:
+        is_theirs = server.find_suspended(who, name) is not None
     if isinstance(statement, s.Drop):
-        if not is_theirs or (found is None and not statement.if_exists):
+        is_there = found is not None or is_suspended
+        if not is_theirs or (not is_there and not statement.if_exists):
             raise not_found("query", name)
     elif not is_theirs:
         raise Refused(409, "conflict", f'query "{name}" exists already', hint="choose another name")
 
 
 def _check_name(name: s.Name) -> None:
-    """Names of queries and streams stand in paths."""
-    if "/" in name.text or name.text in (".", ".."):
+    """Names of queries and streams stand in paths, headers and logs."""
+    if "/" in name.text or name.text in (".", "..") or not name.text.isprintable():
         raise Refused(
-            400, "wrong_statement", f'"{name.text}" cannot be asked for: it has no place in a path'
+            400,
+            "wrong_statement",
+            f"{name.text!r} cannot be asked for: it has no place in a path",
         )
 
 

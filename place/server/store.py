@@ -1,4 +1,4 @@
-"""What the server keeps beside the catalog: tokens, who owns which query, and webhooks.
+"""What the server keeps beside the catalog: tokens, quotas, owners of queries, webhooks.
 
 It is one SQLite file of the home directory, `server.sqlite`; a command may write to it while the
 server runs, and what it revokes is revoked with the next request.
@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -58,6 +58,20 @@ CREATE TABLE IF NOT EXISTS webhooks (
   until INTEGER,
   lost TEXT
 );
+CREATE TABLE IF NOT EXISTS quotas (
+  name TEXT NOT NULL,
+  what TEXT NOT NULL,
+  most INTEGER NOT NULL,
+  PRIMARY KEY (name, what)
+);
+CREATE TABLE IF NOT EXISTS suspended (
+  query TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  statement TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  since REAL NOT NULL
+);
 """
 
 
@@ -96,6 +110,17 @@ class Webhook:
     after: Id
     until: int | None = None
     lost: str | None = None
+
+
+@dataclass(frozen=True)
+class Suspended:
+    """A query that cost too much: it is dropped, and its owner may have it again."""
+
+    name: str
+    owner: str
+    statement: str
+    reason: str
+    since: float
 
 
 class ServerStore:
@@ -151,15 +176,7 @@ class ServerStore:
             raise ConfigurationError(
                 f'role "{role}" does not exist', hint=f"roles: {', '.join(ROLES)}"
             )
-        if name == LOCAL:
-            raise ConfigurationError(
-                f'"{LOCAL}" is who asks on this machine without a token', hint="choose another name"
-            )
-        if not _NAME.fullmatch(name):
-            raise ConfigurationError(
-                f"{name!r} cannot be the name of a token's holder",
-                hint="write letters, digits, and _ . @ -, at most 60 of them",
-            )
+        _check_holder(name)
         number, secret = secrets.token_hex(6), secrets.token_hex(32)
         self._do(
             "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, NULL)",
@@ -223,6 +240,47 @@ class ServerStore:
         found = self._do("SELECT query, owner, tick FROM owners")
         return {query: Owned(owner, tick) for query, owner, tick in found}
 
+    # Quotas, and queries that are suspended
+
+    def quotas(self) -> dict[str, dict[str, int]]:
+        """What is set for whom; for all else the defaults hold."""
+        found: dict[str, dict[str, int]] = {}
+        for name, what, most in self._do("SELECT name, what, most FROM quotas ORDER BY name"):
+            found.setdefault(name, {})[what] = most
+        return found
+
+    def set_quota(self, name: str, parts: Mapping[str, int]) -> None:
+        """Somebody may have so much of these."""
+        _check_holder(name)
+        rows = [(name, what, most) for what, most in parts.items()]
+        self._do_all("INSERT OR REPLACE INTO quotas VALUES (?, ?, ?)", rows)
+
+    def clear_quota(self, name: str) -> None:
+        """The defaults hold for somebody again."""
+        self._do("DELETE FROM quotas WHERE name = ?", (name,))
+
+    def is_admin(self, name: str) -> bool:
+        """Is this somebody for whom there are no quotas?"""
+        asked = "SELECT 1 FROM tokens WHERE name = ? AND role = 'admin' AND revoked IS NULL LIMIT 1"
+        return name == LOCAL or bool(self._do(asked, (name,)))
+
+    def suspend(self, query: str, suspended: Suspended) -> None:
+        """A query, by its folded name, is about to be dropped for what it costs."""
+        each = suspended
+        self._do(
+            "INSERT OR REPLACE INTO suspended VALUES (?, ?, ?, ?, ?, ?)",
+            (query, each.name, each.owner, each.statement, each.reason, each.since),
+        )
+
+    def unsuspend(self, queries: Iterable[str]) -> None:
+        """These queries run again, or are forgotten."""
+        self._do_all("DELETE FROM suspended WHERE query = ?", [(query,) for query in queries])
+
+    def suspended(self) -> dict[str, Suspended]:
+        """All queries that are suspended, by folded names."""
+        found = self._do("SELECT query, name, owner, statement, reason, since FROM suspended")
+        return {query: Suspended(*rest) for query, *rest in found}
+
     # Webhooks
 
     def add_webhook(self, webhook: Webhook) -> None:
@@ -262,6 +320,18 @@ class ServerStore:
 
     def remove_webhook(self, number: str) -> None:
         self._do("DELETE FROM webhooks WHERE id = ?", (number,))
+
+
+def _check_holder(name: str) -> None:
+    if name == LOCAL:
+        raise ConfigurationError(
+            f'"{LOCAL}" is who asks on this machine without a token', hint="choose another name"
+        )
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name!r} cannot be the name of a token's holder",
+            hint="write letters, digits, and _ . @ -, at most 60 of them",
+        )
 
 
 def _hashed(secret: str) -> str:

@@ -18,9 +18,9 @@ from starlette.websockets import WebSocketDisconnect
 from place.server.access import Reader, admit, deny, server_of, spoken
 from place.server.encode import UP_TO_DATE, Message, backlog, parse_id
 from place.server.errors import Refused, error_body
-from place.server.hub import Joined
 from place.server.state import Server
 from place.server.subscriber import Ending
+from place.server.watched import Joined
 
 router = APIRouter()
 BEAT, PATIENCE, STALL = 15.0, 2.0, 60.0
@@ -85,8 +85,8 @@ async def _send(server: Server, joined: Joined, outlet: Outlet) -> None:
     is_news = bool(joined.messages)
     await send(joined.messages)
     if joined.after is not None:
-        storage = server.runtime.pipeline.storage
-        missed = backlog(storage, subscriber.query, joined.after, joined.until)
+        deltas = server.runtime.deltas
+        missed = backlog(deltas, subscriber.query, joined.after, joined.until)
         while (encoded := await to_thread.run_sync(next, missed, None)) is not None:
             is_news = True
             await send(encoded.messages)
@@ -139,7 +139,7 @@ async def listen(websocket: WebSocket, name: str) -> None:
         query = server.find(who, name)
         text = websocket.query_params.get("after")
         after = parse_id(text) if text else None
-        joined = await server.hub.join(who, query, after, server.owned(query.name).tick)
+        joined = await server.subscribe(who, query, after, server.owned(query.name).tick)
     except Refused as error:
         if error.code != "gone":
             await deny(websocket, error)
@@ -223,7 +223,7 @@ async def follow(
     server = server_of(request)
     query = server.find(who, name)
     text = last_event_id or after  # who connects again asks for the same address
-    joined = await server.hub.join(
+    joined = await server.subscribe(
         who, query, parse_id(text) if text else None, server.owned(query.name).tick
     )
     return EventStream(server, joined)

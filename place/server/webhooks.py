@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import ipaddress
 import logging
-import random
 import secrets
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -26,6 +22,8 @@ from pydantic import BaseModel, Field
 from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.runtime.durable.sinks import NOBODY, REMEMBER
+from place.runtime.durable.webhook import FAILURES, Address, Attempts, sender
+from place.runtime.interface import tick_of
 from place.server.access import Reader, server_of
 from place.server.encode import INITIAL, LAST, Encoded, Message, backlog, parse_id
 from place.server.errors import Refused, not_found
@@ -36,12 +34,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("place.server")
 router = APIRouter()
-PATIENCE, LONGEST_PAUSE = 10.0, 60.0
-"""Seconds for an address to answer, and between attempts at most."""
-TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
-"""Addresses that stand for one of IPv4, by their last 32 bits."""
-MOST, MOST_EACH = 10, 1000
-"""Webhooks of one query, and of one owner."""
+MOST = 10
+"""Webhooks of one query."""
 
 
 @dataclass
@@ -51,8 +45,7 @@ class Line:
     webhook: Webhook
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    failures: int = 0
-    error: str | None = None
+    attempts: Attempts = field(default_factory=Attempts)
 
 
 class Webhooks:
@@ -69,10 +62,7 @@ class Webhooks:
         """Deliver until cancelled."""
         queries = self._server.session.catalog.queries
         self._server.hub.on_tick.append(self._wake)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-        async with httpx.AsyncClient(
-            timeout=PATIENCE, follow_redirects=False, limits=limits
-        ) as client:
+        async with sender() as client:
             self._client = client
             for webhook in self._server.store.webhooks():
                 if fold(webhook.query) not in queries and webhook.until is None:
@@ -161,9 +151,8 @@ class Webhooks:
                 await self._give_up(line, error)
                 return
             except Exception as error:  # of the disk, say: it is tried again
-                line.error = str(error).partition("\n")[0] or type(error).__name__
                 LOG.exception("webhook %s has to wait", line.webhook.id)
-                await asyncio.sleep(self._pause(line))
+                await asyncio.sleep(line.attempts.fail(error))
 
     async def _deliver(self, line: Line) -> None:
         while True:
@@ -178,27 +167,21 @@ class Webhooks:
                 return
             else:
                 self._skip(line, until)
-                line.failures, line.error = 0, None
+                line.attempts.succeed()
                 await line.wake.wait()
 
     async def _give_up(self, line: Line, error: Refused) -> None:
         """It cannot get its deltas any more; whoever looks at it sees why."""
-        line.error = error.message
+        line.attempts.error = error.message
         line.webhook = replace(line.webhook, lost=error.message)
         LOG.error("webhook %s is given up: %s", line.webhook.id, error.message)
         with contextlib.suppress(PlaceError):
             self._server.store.lose_webhook(line.webhook.id, error.message)
 
-    def _pause(self, line: Line) -> float:
-        """Seconds until the next attempt after one more that failed."""
-        line.failures += 1
-        pause = min(LONGEST_PAUSE, 0.25 * 2.0 ** min(line.failures, 20))
-        return pause * random.uniform(0.5, 1.0)
-
     def _next(self, webhook: Webhook, until: int) -> Encoded | None:
         """The deltas of the first tick that has some for an address."""
-        storage = self._server.runtime.pipeline.storage
-        return next(backlog(storage, webhook.query, webhook.after, until), None)
+        deltas = self._server.runtime.deltas
+        return next(backlog(deltas, webhook.query, webhook.after, until), None)
 
     def _skip(self, line: Line, tick: int) -> None:
         """There was nothing to send up to a tick."""
@@ -214,11 +197,10 @@ class Webhooks:
             self._check_owner(line.webhook)
             try:
                 await self._post(line.webhook, message)
-            except (httpx.HTTPError, OSError, ValueError, TimeoutError) as error:
-                line.error = str(error) or type(error).__name__
-                await asyncio.sleep(self._pause(line))
+            except FAILURES as error:
+                await asyncio.sleep(line.attempts.fail(error))
             else:
-                line.failures, line.error = 0, None
+                line.attempts.succeed()
                 after = parse_id(message.last)
                 line.webhook = replace(line.webhook, after=after)
                 self._server.store.advance_webhook(line.webhook.id, after)
@@ -230,57 +212,14 @@ class Webhooks:
 
     async def _post(self, webhook: Webhook, message: Message) -> None:
         assert self._client is not None
-        body = message.text.encode()
         headers = {
             "Content-Type": "application/json",
             "X-Place-Query": webhook.query.encode("ascii", "backslashreplace").decode(),
             "X-Place-First-Id": message.first,
             "X-Place-Last-Id": message.last,
         }
-        if webhook.secret is not None:
-            signed = hmac.new(webhook.secret.encode(), body, "sha256")
-            headers["X-Place-Signature"] = f"sha256={signed.hexdigest()}"
-        url, extensions = httpx.URL(webhook.url), {}
-        if not webhook.trusted:
-            # Asked by its number, so that the name cannot come to mean another machine meanwhile.
-            headers["Host"] = url.netloc.decode()
-            extensions = {"sni_hostname": url.host}
-            url = url.copy_with(host=await public_address(url))
-        # What it says beside the status is nothing to us, and may be without end.
-        async with (
-            asyncio.timeout(PATIENCE),
-            self._client.stream(
-                "POST", url, content=body, headers=headers, extensions=extensions
-            ) as response,
-        ):
-            if not response.is_success:
-                raise ValueError(f"it answered {response.status_code}")
-
-
-async def public_address(url: httpx.URL) -> str:
-    """An address of a URL's host; an error if one of them is not public."""
-    port = url.port or (443 if url.scheme == "https" else 80)
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
-    addresses = [str(entry[4][0]) for entry in found]
-    for address in addresses:
-        if not is_public(ipaddress.ip_address(address.partition("%")[0])):
-            raise ValueError(f"{url.host} is not an address of the public internet")
-    return addresses[0]
-
-
-def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Is it an address of the public internet, also where it stands for another?
-
-    >>> is_public(ipaddress.ip_address("64:ff9b::7f00:1"))
-    False
-    """
-    if isinstance(address, ipaddress.IPv4Address):
-        return address.is_global
-    inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in TRANSLATED):
-        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return address.is_global and all(each.is_global for each in inner if each is not None)
+        address = Address(webhook.url, webhook.secret, webhook.trusted)
+        await address.post(self._client, message.text.encode(), headers)
 
 
 # The routes
@@ -316,8 +255,8 @@ def _shown(line: Line) -> WebhookInfo:
         owner=hook.owner,
         signed=hook.secret is not None,
         after=f"{hook.after[0]}-{hook.after[1]}",
-        failures=line.failures,
-        error=line.error or hook.lost,
+        failures=line.attempts.failures,
+        error=line.attempts.error or hook.lost,
         lost=hook.lost is not None,
     )
 
@@ -333,9 +272,7 @@ async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook)
         raise not_found("query", name)
     if len(server.webhooks.of(query.name)) >= MOST:
         raise Refused(409, "conflict", f'query "{query.name}" has {MOST} webhooks already')
-    if server.webhooks.count(who.name) >= MOST_EACH and not who.is_admin:
-        raise Refused(409, "conflict", f"you have {MOST_EACH} webhooks already")
-    last = server.runtime.pipeline.last
+    server.quotas.check(who, "webhooks", server.webhooks.count(who.name))
     webhook = Webhook(
         secrets.token_hex(8),
         query.name,
@@ -343,7 +280,7 @@ async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook)
         trusted,
         new.url,
         new.secret,
-        (last.tick if last is not None else 0, LAST),
+        (tick_of(server.runtime), LAST),
     )
     line = server.webhooks.add(webhook)
     # Whoever drops a query ends its webhooks after that: those that came later end here.
@@ -356,13 +293,7 @@ async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook)
 
 async def _check_url(text: str, trusted: bool) -> None:
     try:
-        url = httpx.URL(text)
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError("it has to begin with http:// or https://")
-        if url.port is not None and not 0 < url.port < 1 << 16:
-            raise ValueError(f"there is no port {url.port}")
-        if not trusted:
-            await public_address(url)
+        await Address(text, trusted=trusted).check()
     except (httpx.InvalidURL, ValueError, OSError) as error:
         raise Refused(400, "wrong_url", f"the url cannot be used: {error}") from None
 

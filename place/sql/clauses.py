@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from place.sql.expressions import RESERVED, ExpressionParser
+from place.sql.limits import check_corners, check_items
 from place.sql.statements import (
     Focal,
     FromItem,
@@ -61,6 +62,7 @@ class ClauseParser(ExpressionParser):
         items = [self._select_item()]
         while self.symbol(TokenType.COMMA):
             items.append(self._select_item())
+            check_items(len(items), start)
         if not self.symbol(TokenType.FROM):
             self.fail("FROM", hint="name the stream or table: SELECT … FROM MovingObjects")
         sources, condition = self._from()
@@ -294,7 +296,7 @@ class ClauseParser(ExpressionParser):
         }[kind]
         self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {form}")
         if kind == "POLYGON":
-            return ShapeSpec(kind, (), self._rings(form), place)
+            return ShapeSpec(kind, (), self._rings(form, place), place)
         numbers = self._numbers(form)
         wanted = 4 if kind == "RECTANGLE" else 3
         if len(numbers) != wanted:
@@ -308,18 +310,21 @@ class ClauseParser(ExpressionParser):
             )
         return ShapeSpec(kind, numbers, (), place)
 
-    def _rings(self, form: str) -> tuple[tuple[tuple[float, float], ...], ...]:
-        rings = [self._ring(form)]
+    def _rings(self, form: str, place: Position) -> tuple[tuple[tuple[float, float], ...], ...]:
+        rings = [self._ring(form, place, 0)]
+        corners = len(rings[0])
         while self.symbol(TokenType.COMMA):
-            rings.append(self._ring(form))
+            rings.append(self._ring(form, place, corners))
+            corners += len(rings[-1])
         self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {form}")
         return tuple(rings)
 
-    def _ring(self, form: str) -> tuple[tuple[float, float], ...]:
+    def _ring(self, form: str, place: Position, before: int) -> tuple[tuple[float, float], ...]:
         self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {form}")
         points = [(self._number("x", form), self._number("y", form))]
         while self.symbol(TokenType.COMMA):
             points.append((self._number("x", form), self._number("y", form)))
+            check_corners(before + len(points), place)
         self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {form}")
         return tuple(points)
 

@@ -16,12 +16,18 @@ from sqlglot.tokenizer_core import TokenType
 from place.errors import StatementError
 from place.sql.bulk_values import LONG, BulkTable, split_rows
 from place.sql.lift import KnownForm, lift, plain_drop, position_in
+from place.sql.limits import (
+    Limits,
+    check_length,
+    check_statement,
+    check_tokens,
+    check_values,
+    current,
+)
 from place.sql.parser import StatementParser
 from place.sql.scan import check_closed, locate, split
 from place.sql.statements import CreateTable, Literal, Name, Statement
 
-LONGEST = 16 * 1024 * 1024
-"""Characters that one text of statements may have: a table's rows may stand in it."""
 MOST_SKELETONS = 4096
 """Skeletons of statements that are remembered; with more, all are forgotten."""
 
@@ -67,7 +73,6 @@ class Place(Dialect):
 
 def parse(text: str) -> list[Statement]:
     """All statements of a text; the first one that is wrong raises a StatementError."""
-    _check_text(text)
     return [parse_one(sql, text, offset) for offset, sql in split(text)]
 
 
@@ -78,28 +83,33 @@ def parse_one(sql: str, text: str | None = None, offset: int = 0) -> Statement:
     it is read when its clauses are asked for.
     """
     whole = sql if text is None else text
-    _check_text(sql)
-    lifted = lift(sql)
+    limits = current()
+    if len(sql) > limits.statement:
+        check_length(sql, position_in(whole, offset))
+    _check_unicode(sql)
+    is_long = len(sql) > LONG
+    lifted = None if is_long else lift(sql)  # long ones are not worth remembering
     if lifted is None:
-        simple = plain_drop(sql, whole, offset) or _read_bulk(sql, whole, offset)
+        simple = (_read_bulk if is_long else plain_drop)(sql, whole, offset)
         return simple or _read(sql, whole, offset)
-    if lifted.skeleton in _SKELETONS:
+    known = limits, lifted.skeleton
+    if known in _SKELETONS and len(lifted.name) <= limits.name:
         at = position_in(whole, offset + lifted.at)
         return KnownForm(Name(lifted.name, at), lifted, lambda: _read(sql, whole, offset))
     statement: Statement = _read(sql, whole, offset)
     if len(_SKELETONS) >= MOST_SKELETONS:
         _SKELETONS.clear()
-    _SKELETONS.add(lifted.skeleton)
+    _SKELETONS.add(known)
     return statement
 
 
-_SKELETONS: set[str] = set()
-"""The skeletons of the statements that were read whole."""
+_SKELETONS: set[tuple[Limits, str]] = set()
+"""The skeletons of the statements that were read whole, each with the limits that it kept to."""
 
 
 def _read_bulk(sql: str, whole: str, offset: int) -> Statement | None:
     """A table with many rows in the statement; None if it has to be read as others are."""
-    found = split_rows(sql) if len(sql) > LONG else None
+    found = split_rows(sql)
     if found is None:
         return None
     try:
@@ -108,6 +118,7 @@ def _read_bulk(sql: str, whole: str, offset: int) -> Statement | None:
         return None
     if len(short.rows) != 1:  # after a comment, say, there are more
         return None
+    check_values(len(found[1]), sum(map(len, found[1])), short.name.at)
     return BulkTable(short, found[1], lambda: _read(sql, whole, offset))
 
 
@@ -115,7 +126,10 @@ def _read(sql: str, whole: str, offset: int) -> Any:
     try:
         check_closed(sql, whole, offset)
         tokens = Place.Tokenizer(dialect=Place).tokenize(sql)
-        return StatementParser(dialect=Place).parse_statement(tokens, sql, whole, offset)
+        check_tokens(tokens, sql, lambda start: position_in(whole, offset + start))
+        statement = StatementParser(dialect=Place).parse_statement(tokens, sql, whole, offset)
+        check_statement(statement, len(sql))
+        return statement
     except SqlglotError as error:
         line, column = locate(whole, offset)
         reason = str(error).splitlines()[0][:200]
@@ -137,12 +151,7 @@ def parse_row(text: str) -> tuple[Literal, ...]:
     return statement.rows[0]
 
 
-def _check_text(text: str) -> None:
-    if len(text) > LONGEST:
-        raise StatementError(
-            f"the text has {len(text):,} characters, more than {LONGEST:,}",
-            hint="load large tables from a file: CREATE TABLE … FROM 'file.csv'",
-        )
+def _check_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:

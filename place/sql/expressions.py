@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from place.sql.limits import check_members
 from place.sql.statements import Inside, Literal, Name, Position, wrong
 
 RESERVED = frozenset(
@@ -252,9 +253,11 @@ class ExpressionParser(Parser):
             raise wrong(
                 "a query within a query is not supported", self.at(), hint="join the table in FROM"
             )
+        place = self.at()
         values = [self.parse_expression()]
         while self.symbol(TokenType.COMMA):
             values.append(self.parse_expression())
+            check_members(len(values), place)
         self.need_symbol(TokenType.R_PAREN, ")")
         return exp.In(this=this, expressions=values)
 

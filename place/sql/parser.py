@@ -17,6 +17,7 @@ from place.sql.statements import (
     Explain,
     RefreshTable,
     RegisterQuery,
+    ResetTime,
     Select,
     Show,
     Statement,
@@ -25,13 +26,12 @@ from place.sql.statements import (
 
 KINDS = {each.kind: each.plural for each in GRAMMAR}
 VERBS = tuple(dict.fromkeys(each.verb for each in GRAMMAR))
-BEGINNINGS = listed([*VERBS, "DROP", "REFRESH", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT"])
+BEGINNINGS = listed([*VERBS, "DROP", "REFRESH", "ALTER", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT"])
 FOREIGN = {
     "INSERT": "a table is loaded from a file: change the file, then REFRESH TABLE; readings are"
     " pushed to a stream, not inserted",
     "UPDATE": "readings are pushed to a stream; a table is loaded again by REFRESH TABLE",
     "DELETE": "an object leaves by a disappear message or by the stream's timeout",
-    "ALTER": "drop it and create it again",
     "WITH": "a query is one SELECT",
 }
 
@@ -64,6 +64,8 @@ class StatementParser(DefinitionParser):
         if self.word("REFRESH"):
             self.need("TABLE")
             return RefreshTable(self.name("the name of a table"))
+        if self.word("ALTER"):
+            return self._alter()
         if self.word("SHOW"):
             return self._show()
         if self.word("DESCRIBE"):
@@ -97,6 +99,15 @@ class StatementParser(DefinitionParser):
                 quiet = self.word("IF", "EXISTS")
                 return Drop(kind, self.name(f"the name of a {kind}"), quiet)
         self.fail(listed([kind.upper() for kind in KINDS]))
+
+    def _alter(self) -> ResetTime:
+        hint = "only the time of a stream can be reset; drop all else and create it again"
+        if not self.word("STREAM"):
+            self.fail("STREAM", hint=hint)
+        name = self.name("the name of a stream")
+        if not self.word("RESET", "TIME"):
+            self.fail("RESET TIME", hint=hint)
+        return ResetTime(name)
 
     def _show(self) -> Show:
         for kind, plural in KINDS.items():

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from place.errors import StatementError
+from place.sql.limits import check_text
 
 _QUOTES = r"""(?P<string>'[^']*+(?:''[^']*+)*+(?P<closed>')?)
       | (?P<identifier>"[^"]*+(?:""[^"]*+)*+(?P<shut>")?)
@@ -40,6 +41,7 @@ def split(text: str) -> Iterator[tuple[int, str]]:
     >>> [sql for _, sql in split("SELECT ';'; -- one;\\nSHOW QUERIES;")]
     ["SELECT ';'", ' -- one;\\nSHOW QUERIES']
     """
+    check_text(text)
     start = position = 0
     token = _TOKEN
     while position < len(text):

@@ -190,6 +190,13 @@ class RefreshTable(Change):
 
 
 @dataclass(frozen=True)
+class ResetTime(Change):
+    """`ALTER STREAM name RESET TIME`: the stream is as if it had told nothing yet."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
 class CreateRegion(Creation):
     shape: ShapeSpec
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow.fs
 
+from place.errors import ReadingError
+from place.model.reading import Reading
 from place.model.schema import Stream
 from place.model.segment import segment_schema
+from place.model.space import Space
 from place.model.time import parse_timestamp
 from place.plan.define import define_stream
 from place.runtime.intake import lines
 from place.runtime.intake.check import Routed
 from place.runtime.intake.files import read_file
+from place.runtime.intake.values import settle
 from place.sql import statements
 from place.sql.dialect import parse_one
 
@@ -82,6 +87,35 @@ def rows_of(routed: Routed) -> list[tuple[Any, ...]]:
 def told(routed: Routed) -> list[tuple[int | None, str, str]]:
     """What was set aside: line, reason and text."""
     return [(row.line, row.reason, row.text) for row in routed.rejected]
+
+
+def make_reading(stream: Stream, values: Sequence[Any], time: int | None = None) -> Reading:
+    """A reading from values in column order, without the time where `time` is given: what it means,
+    said value by value. A PlaceError if it is wrong."""
+    given = list(values)
+    if time is not None and stream.time is not None and len(given) == len(stream.columns) - 1:
+        given.insert(stream.time, datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time))
+    columns = zip(stream.columns, given, strict=True)
+    row = tuple(settle(value, column.type, stream.timestamps) for column, value in columns)
+    moment = row[stream.time] if stream.time is not None else time
+    key = row[stream.key]
+    if not isinstance(moment, int) or key is None or isinstance(key, float):
+        raise ReadingError("no key, or no time")
+    if stream.x is not None and stream.y is not None:
+        x, y = row[stream.x], row[stream.y]
+        if not isinstance(x, int | float) or not isinstance(y, int | float):
+            raise ReadingError("no position")
+        if stream.space is Space.WGS84 and (abs(y) > 90 or abs(x) > 180):
+            raise ReadingError("not on the earth")
+    return Reading(stream.name, key, moment, row)
+
+
+def make_disappearance(stream: Stream, key: Any, time: int) -> Reading:
+    """Word that an object disappears at `time`."""
+    found = settle(key, stream.columns[stream.key].type)
+    if found is None or isinstance(found, float):
+        raise ReadingError("no key")
+    return Reading(stream.name, found, time, None)
 
 
 def reasons(routed: Routed) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,8 +17,10 @@ import websockets.sync.client as ws
 
 from place.operate.run import IdleClock
 from place.operate.serve import prepare
-from place.runtime.spark.pipeline import Keep
-from place.server.front import Front, configuration
+from place.runtime.durable.kept_ticks import Keep
+from place.server.door import Door
+from place.server.front import fronting
+from place.server.listener import Listener
 from place.server.settings import Settings
 from place.server.state import Server
 from place.session import Session
@@ -87,24 +88,23 @@ def serving(
 ) -> Iterator[Running]:
     """A server on a port of its own; `idle` is how soon silent streams go on, in microseconds."""
     settings = Settings(**{"data": home / "data", **options})
-    with opened(home, keep=keep) as session, socket.socket() as listener:
+    door = Door(settings)
+    with (
+        Listener(socket.AF_INET, settings) as listener,
+        opened(home, keep=keep) as session,
+    ):
+        listener.bind(("127.0.0.1", 0))
         prepare(session, settings, setup)
         server = Server(session, home, settings, IdleClock(runtime_of(session), idle).look)
-        listener.bind(("127.0.0.1", 0))
-        front = Front(configuration(server, *(tls or ())), server)
-        thread = threading.Thread(target=front.run, args=([listener],), daemon=True)
-        session.start()
-        thread.start()
         url = f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
-        wait_for(lambda: front.started)
-        try:
-            trusted = ssl.create_default_context(cafile=tls[0]) if tls else True
-            with httpx.Client(base_url=url, timeout=WAIT, verify=trusted) as http:
-                yield Running(url, server, http)
-        finally:
-            front.should_exit = True
-            thread.join(WAIT)
-            assert not thread.is_alive(), "the server does not stop"
+        trusted = ssl.create_default_context(cafile=tls[0]) if tls else True
+        with (
+            fronting(door, settings, listener, *(tls or ())),
+            door.opened(server),
+            httpx.Client(base_url=url, timeout=WAIT, verify=trusted) as http,
+        ):
+            session.start()
+            yield Running(url, server, http)
 
 
 def wait_for(is_so: Callable[[], Any], seconds: float = WAIT) -> Any:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import tempfile
 import threading
 import uuid
 from pathlib import Path
@@ -40,11 +41,8 @@ class Home:
     def __init__(self, directory: Path, kind: Kind) -> None:
         self.directory = directory
         self._writing = threading.Lock()
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._lock = (directory / LOCK).open("a+", encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"{directory} cannot be made: {error.strerror}") from None
+        check_writable(directory)
+        self._lock = (directory / LOCK).open("a+", encoding="utf-8")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -73,16 +71,39 @@ class Home:
 
     def _write(self, about: dict[str, Any]) -> None:
         draft = self.directory / f"{ABOUT}.tmp"
-        with draft.open("w", encoding="utf-8") as out:
-            json.dump(about, out)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(draft, self.directory / ABOUT)
+        try:
+            with draft.open("w", encoding="utf-8") as out:
+                json.dump(about, out)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(draft, self.directory / ABOUT)
+        except OSError as error:
+            raise unwritable(self.directory, error) from None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_UN)
         self._lock.close()
+
+
+def unwritable(directory: Path, error: OSError) -> ConfigurationError:
+    """A home directory cannot be written, for a reason of the system's."""
+    where = f" ({error.filename})" if error.filename is not None else ""
+    return ConfigurationError(
+        f"the home directory {directory} cannot be written: {error.strerror}{where}",
+        hint="name another one, or let this user write there",
+    )
+
+
+def check_writable(directory: Path) -> None:
+    """Make the directory if need be, and see that its lock can be opened."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / LOCK).open("a+", encoding="utf-8").close()
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise unwritable(directory, error) from None
 
 
 def read_about(directory: Path, kind: Kind) -> dict[str, Any]:

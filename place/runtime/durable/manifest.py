@@ -2,21 +2,25 @@
 
 A manifest names all that the tick read and wrote. It appears all at once and only if there is none
 of its number, so whatever a killed process has left behind either belongs to a manifest or to
-nobody.
+nobody. It begins with the checksum of the rest; the files that it names have checksums of their
+own.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from place.errors import ConfigurationError, InternalError
-from place.runtime.durable.storage import Storage
+from place.errors import ConfigurationError
+from place.runtime.durable.storage import Damaged, Storage
 
-FORMAT = 1
+FORMAT = 2
 DIRECTORY = "manifest"
+_BEGIN, _MIDDLE, _END = b'{"crc32":"', b'","manifest":', b"}"
+_HEAD = len(_BEGIN) + 8 + len(_MIDDLE)
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Manifest:
     `home` is the id of the home that it belongs to, `cells` the matrix, `ingest` the last of the
     pushed readings, `inputs` what was read (with the advances of the wall clock). `clocks` are the
     last complete instants of the streams, `instants` those that sets of streams have reached
-    together, and `totals` the counts of each stream since the beginning.
+    together, `totals` the counts of each stream since the beginning, and `reasons` why a reading of
+    it was set aside last. The deltas of ticks before `kept_from` are not kept.
     """
 
     tick: int
@@ -68,8 +73,10 @@ class Manifest:
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     instants: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     written: float = 0.0
+    kept_from: int = 1
     format: int = FORMAT
 
     @property
@@ -82,6 +89,18 @@ class Manifest:
         return [posted.file for posted in self.outbox]
 
 
+def reasons_since(
+    before: Manifest | None, new: Mapping[str, str], totals: Mapping[str, Mapping[str, int]]
+) -> dict[str, str]:
+    """Why readings were set aside last, of the streams of which any were."""
+    known = {**(before.reasons if before is not None else {}), **new}
+    return {
+        name: known[name]
+        for name, counts in totals.items()
+        if name in known and counts["late"] + counts["bad"]
+    }
+
+
 def name_of(tick: int) -> str:
     """The name of a tick's manifest; names are in the order of ticks."""
     return f"{DIRECTORY}/{tick:012d}.json"
@@ -89,7 +108,8 @@ def name_of(tick: int) -> str:
 
 def publish(storage: Storage, manifest: Manifest) -> None:
     """Commit a tick."""
-    content = json.dumps(asdict(manifest), separators=(",", ":")).encode("utf-8")
+    body = json.dumps(asdict(manifest), separators=(",", ":")).encode("utf-8")
+    content = _BEGIN + f"{zlib.crc32(body):08x}".encode() + _MIDDLE + body + _END
     if not storage.publish(name_of(manifest.tick), content):
         raise ConfigurationError(
             f"tick {manifest.tick} was committed by someone else",
@@ -100,23 +120,19 @@ def publish(storage: Storage, manifest: Manifest) -> None:
 def ticks(storage: Storage) -> list[int]:
     """The ticks whose manifests are kept, in order."""
     found = []
-    for name, _ in storage.list(DIRECTORY):
-        stem, _, kind = name.rpartition("/")[2].partition(".")
+    for name in storage.names(DIRECTORY):
+        stem, _, kind = name.partition(".")
         if kind == "json" and stem.isdecimal():
             found.append(int(stem))
     return found
 
 
 def load(storage: Storage, tick: int) -> Manifest:
-    """The manifest of a tick."""
-    try:
-        found = json.loads(storage.read(name_of(tick)))
-    except ValueError as error:
-        raise InternalError(f"{name_of(tick)} is broken: {error}") from None
+    """The manifest of a tick; `Damaged` if it is not as it was written."""
+    name = name_of(tick)
+    found = _checked(name, storage.read(name))
     if found.get("format") != FORMAT:
-        raise ConfigurationError(
-            f"{name_of(tick)} has format {found.get('format')}, this PLACE reads {FORMAT}"
-        )
+        raise _of_another_version(name, found.get("format"))
     return Manifest(
         **{
             **found,
@@ -126,4 +142,22 @@ def load(storage: Storage, tick: int) -> Manifest:
             "sources": {name: Mark(**mark) for name, mark in found["sources"].items()},
             "inputs": tuple(found["inputs"]),
         }
+    )
+
+
+def _checked(name: str, content: bytes) -> dict[str, Any]:
+    if content.startswith(b'{"tick":'):  # as they were before they had checksums
+        raise _of_another_version(name, 1)
+    body = content[_HEAD : -len(_END)]
+    expected = _BEGIN + f"{zlib.crc32(body):08x}".encode() + _MIDDLE
+    if content[:_HEAD] != expected or not content.endswith(_END):
+        raise Damaged(f"{name} is damaged: it was cut short, or its checksum is wrong")
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def _of_another_version(name: str, form: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name} has format {form}, this version of PLACE reads {FORMAT}",
+        hint="go on with the version that made this home, or bring the readings into a new one",
     )

@@ -1,15 +1,15 @@
-"""The outbox of a tick: its deltas by columns, by instants, in an order that never changes.
+"""Files of deltas: by columns, those of queries whose rows have the same types together.
 
-A delta is known by the tick and its position in it, so whoever keeps the last of these sees each
-delta once, however often it is sent.
+Within each such piece deltas are in the order of their instants. `deltas.py` reads the files of a
+tick and puts their pieces in order.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,33 +17,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from place.engine.changes import Change
-from place.errors import ConfigurationError
-from place.model.delta import Delta
 from place.model.segment import ARROW
 from place.model.types import Type
 from place.plan.query import Query
-from place.runtime.durable import manifest as manifests
-from place.runtime.durable.pack import read_facts, read_tables, write_tables
+from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Storage
 
 QUERY, SIGN, INSTANT = "query", "sign", "instant"
 """The first columns of every table; the row's columns follow."""
 
 
-WHOLE = 1 << 62
-"""The position after all deltas of a tick."""
-
-
 MANY = 64
 """More parts of a column of texts than these are spelled out and encoded again."""
-
-
-class Numbered(NamedTuple):
-    """A delta with its id."""
-
-    tick: int
-    position: int
-    delta: Delta
 
 
 @dataclass(frozen=True)
@@ -144,9 +129,7 @@ def _column(parts: Sequence[pa.Array], kind: Type) -> pa.Array:
 
 def read_outbox(storage: Storage, name: str) -> list[Piece]:
     """The pieces of an outbox file."""
-    with storage.open(name) as source:
-        _, facts = read_facts(source)
-        tables = read_tables(source)
+    tables, facts = load_pack(storage, name)
     pieces = []
     for number, about in facts["pieces"].items():
         types = tuple(Type(kind) for kind in about["types"])
@@ -166,56 +149,6 @@ def changes_of(piece: Piece, queries: Mapping[str, Query]) -> list[Change]:
             columns = tuple(column.take(pa.array(chosen)) for column in piece.columns)
             changes.append(Change(asked, sign, instants[chosen], columns, False, codes[chosen]))
     return changes
-
-
-def numbered(
-    storage: Storage, tick: int, files: Sequence[str], names: set[str] | None = None
-) -> Iterator[Numbered]:
-    """The deltas of a tick with their ids, of some queries or of all."""
-    start = 0
-    for name in files:
-        for piece in read_outbox(storage, name):
-            if names is None or names & set(piece.names):
-                yield from _numbered(piece, tick, start, names)
-            start += piece.table.num_rows
-
-
-def resumed(
-    storage: Storage, after: tuple[int, int] | None, names: set[str] | None = None
-) -> Iterator[Numbered]:
-    """The deltas after an id that are kept; an error if some after it are not kept any more."""
-    kept = manifests.ticks(storage)
-    tick, position = after or (0, -1)
-    first = kept[0] if kept else 1
-    seen = tick + 1 if position >= WHOLE else tick  # the first tick of which something may be new
-    if after is not None and seen < first:
-        raise _not_kept(f"{tick}", first)
-    for number in kept:
-        if number >= seen:
-            try:
-                manifest = manifests.load(storage, number)
-                for each in numbered(storage, number, manifest.files, names):
-                    if (each.tick, each.position) > (tick, position):
-                        yield each
-            except FileNotFoundError:  # swept while we read
-                raise _not_kept(f"{number}", number + 1) from None
-
-
-def _not_kept(tick: str, first: int) -> ConfigurationError:
-    return ConfigurationError(
-        f"the deltas of tick {tick} are not kept any more; they begin at tick {first}",
-        hint="take the answer as it is now, and go on from there",
-    )
-
-
-def _numbered(piece: Piece, tick: int, start: int, names: set[str] | None) -> Iterator[Numbered]:
-    rows = zip(*(column.to_pylist() for column in piece.columns), strict=True)
-    heads = zip(
-        piece.queries.to_pylist(), piece.signs.to_pylist(), piece.instants.to_pylist(), strict=True
-    )
-    for position, ((query, sign, instant), row) in enumerate(zip(heads, rows, strict=True), start):
-        if names is None or query in names:
-            yield Numbered(tick, position, Delta(query, sign, row, instant))
 
 
 def rows_as_json(piece: Piece) -> pa.Array:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,8 +27,19 @@ def digest(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-class StorageFull(PlaceError):
-    """There is no room for what has to be written; nothing was published."""
+class StorageFault(PlaceError):
+    """The disk or the store does not take or give what it should; nothing was published."""
+
+
+class StorageFull(StorageFault):
+    """There is no room for what has to be written."""
+
+
+class Damaged(PlaceError):
+    """A file is not as it was written."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or "restore it from a copy of the home directory")
 
 
 @dataclass(frozen=True)
@@ -118,9 +129,10 @@ class Storage:
 
     def move(self, name: str, to: str) -> None:
         """Give a finished file the name that others look for."""
-        self.filesystem.move(self.path(name), self.path(to))
-        if self.is_local:
-            sync(self.path(to).rpartition("/")[0])
+        with _telling_apart(to):
+            self.filesystem.move(self.path(name), self.path(to))
+            if self.is_local:
+                sync(self.path(to).rpartition("/")[0])
 
     def read(self, name: str) -> bytes:
         with self.filesystem.open_input_stream(self.path(name)) as source:
@@ -144,6 +156,25 @@ class Storage:
         for info in sorted(found, key=lambda info: info.path):
             if info.type == fs.FileType.File:
                 yield info.path[start:], int(info.size)
+
+    def names(self, directory: str) -> Sequence[str]:
+        """The names of the files right below a directory, in their order; there may be many."""
+        if self.is_local:
+            try:
+                return sorted(os.listdir(self.path(directory)))
+            except FileNotFoundError:
+                return ()
+        return [name.rpartition("/")[2] for name, _ in self.list(directory)]
+
+    def prove(self, directories: Iterable[str]) -> None:
+        """Write a file to each of the directories and remove it; a StorageFault if that fails."""
+        for directory in directories:
+            name = f"{directory}/.{uuid.uuid4().hex[:8]}.tmp"
+            try:
+                self.write(name, lambda out: out.write(b"proof"))
+            finally:
+                with contextlib.suppress(OSError):
+                    self.remove(name)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -185,4 +216,7 @@ def _telling_apart(name: str) -> Iterator[None]:
                 f"no space left for {name}",
                 hint="free some space and start again: nothing that was committed is lost",
             ) from None
-        raise ConfigurationError(f"{name} cannot be written: {error}") from None
+        raise StorageFault(
+            f"{name} cannot be written: {error}",
+            hint="mend the disk or its permissions: nothing that was committed is lost",
+        ) from None

@@ -19,7 +19,7 @@ import pyarrow.compute
 from place.model.segment import ARROW
 from place.model.time import DAY, EARLIEST, LATEST, MILLISECOND, SECOND
 from place.model.types import Type, Value, ValueMismatch
-from place.runtime.intake.values import SCALES, fits_arrow, settle
+from place.runtime.intake.values import FEWEST, SIZES, UNITS, fits_arrow, settle
 
 Mask = npt.NDArray[np.bool_]
 Certain = tuple[pa.Array, Mask | None]
@@ -27,6 +27,7 @@ Certain = tuple[pa.Array, Mask | None]
 
 # What a text must look like for Arrow's reading of it to be certain; the rest is in doubt.
 _BIGINT = "^-?[0-9]{1,18}$"
+_COUNT = "^-?([0-9]{1,18}|[1-8][0-9]{18})$"  # of nanoseconds, too
 _DOUBLE = r"^-?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,2})?$"
 _DATE = (
     "[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13578]|1[02])-(29|30|31)"
@@ -65,8 +66,11 @@ def convert_objects(values: list[Any], kind: Type, timestamps: str | None = None
     """The same of Python's values, as JSON and whoever pushes give them, of any types mixed."""
     native = _NATIVE.get(kind)
     stored: pa.DataType = ARROW[kind]
-    if kind is Type.TIMESTAMP and all(type(value) is str for value in values if value is not None):
-        native, stored = str, pa.string()
+    if kind is Type.TIMESTAMP:  # of texts alone or of integers alone a whole column is converted
+        kinds = {type(value) for value in values if value is not None}
+        native = kinds.pop() if len(kinds) == 1 else None
+        native = native if native in (int, str) else None
+        stored = pa.string() if native is str else pa.int64()
     wrong = np.zeros(len(values), np.bool_)
     fitting = list(values)
     checked = native in (int, str)  # which may be too long, or half a letter
@@ -79,7 +83,8 @@ def convert_objects(values: list[Any], kind: Type, timestamps: str | None = None
             fitting[index], wrong[index] = None, True
     array = pa.array(fitting, stored)
     bad = None
-    if stored != ARROW[kind] or kind is Type.DOUBLE:  # texts are to be read, NaN is to be found
+    if kind is Type.DOUBLE or (kind is Type.TIMESTAMP and native is not None):
+        # NaN is to be found, texts are to be read, and numbers to be told apart
         converted = convert(array, kind, timestamps)
         array, bad = converted.array, converted.bad
     if wrong.any():
@@ -257,7 +262,6 @@ def _doubles(values: pa.Array) -> Certain:
 
 def _instants(values: pa.Array, timestamps: str | None) -> Certain:
     kind = values.type
-    scale = SCALES.get(timestamps or "")
     if pa.types.is_timestamp(kind):
         counts = values.cast(pa.int64())
         if kind.unit == "ns":
@@ -268,15 +272,34 @@ def _instants(values: pa.Array, timestamps: str | None) -> Certain:
     if pa.types.is_date64(kind):
         return _bounded(values.cast(pa.int64()), MILLISECOND)
     if pa.types.is_string(kind):
-        if scale is None:
-            return _iso(values)
-        form = (_BIGINT, pa.int64()) if scale == 1 else (_DOUBLE, pa.float64())
-        numbers, no_number = _texts(values, *form)
-        array, doubt = _counted(numbers, scale)
-        return array, no_number if doubt is None else no_number | doubt
-    if timestamps is not None and scale is None:
+        return _written_instants(values, timestamps)
+    if timestamps == "iso":
         return _doubtful(values, Type.TIMESTAMP)
-    return _counted(values, scale or 1)
+    if timestamps is not None:
+        return _counted(values, timestamps)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return _doubtful(values, Type.TIMESTAMP)
+    return _by_size(values)
+
+
+def _written_instants(values: pa.Array, timestamps: str | None) -> Certain:
+    if timestamps == "iso":
+        return _iso(values)
+    if timestamps is None:
+        array, no_time = _iso(values)
+        if no_time is None or not no_time.any():
+            return array, no_time
+        numbers, no_number = _texts(values, _COUNT, pa.int64())
+        if no_number.all():
+            return array, no_time
+        counted, doubt = _by_size(numbers)
+        wrong = no_number if doubt is None else no_number | doubt
+        return pa.compute.coalesce(array, counted), no_time & wrong
+    is_whole = UNITS[timestamps][0] == 1
+    form = (_COUNT, pa.int64()) if is_whole else (_DOUBLE, pa.float64())
+    numbers, no_number = _texts(values, *form)
+    array, doubt = _counted(numbers, timestamps)
+    return array, no_number if doubt is None else no_number | doubt
 
 
 def _floor_thousandths(counts: pa.Array) -> pa.Array:
@@ -284,11 +307,12 @@ def _floor_thousandths(counts: pa.Array) -> pa.Array:
     return pa.array(whole, mask=_flags(counts.is_null()) if counts.null_count else None)
 
 
-def _counted(values: pa.Array, scale: int) -> Certain:
-    """Numbers that count `scale` microseconds each."""
+def _counted(values: pa.Array, unit: str) -> Certain:
+    """Numbers that count a unit since 1970."""
+    scale, per = UNITS[unit]
     if not pa.types.is_floating(values.type) or scale == 1:
         array, doubt = _bigints(values)
-        bounded, outside = _bounded(array, scale)
+        bounded, outside = _bounded(_floor_thousandths(array) if per != 1 else array, scale)
         if doubt is None or outside is None:
             return bounded, outside if doubt is None else doubt
         return bounded, doubt | outside
@@ -298,6 +322,30 @@ def _counted(values: pa.Array, scale: int) -> Certain:
     rest = np.rint((np.where(inside, numbers, 0.0) - np.where(inside, whole, 0.0)) * scale)
     instants = np.where(inside, whole, 0.0).astype(np.int64) * scale + rest.astype(np.int64)
     return pa.array(instants, mask=~inside), ~inside & ~np.isnan(numbers)
+
+
+def _by_size(values: pa.Array) -> Certain:
+    """Numbers that count the units since 1970 that their sizes tell; in doubt below `FEWEST`."""
+    if pa.types.is_floating(values.type):
+        sizes = np.abs(_numbers(values))
+        doubt = (sizes < FEWEST) | np.isinf(sizes)
+    else:  # exact, which doubles are not
+        values = values if pa.types.is_uint64(values.type) else values.cast(pa.int64())
+        numbers = values.fill_null(FEWEST).to_numpy()
+        sizes = numbers if numbers.dtype == np.uint64 else np.abs(numbers)
+        doubt = sizes < FEWEST
+    found = pa.nulls(len(values), pa.int64())
+    done = doubt.copy()
+    for unit in UNITS:
+        chosen = ~done & (sizes < SIZES[unit]) if unit in SIZES else ~done
+        done |= chosen
+        if not chosen.any():
+            continue
+        picked = pa.compute.if_else(pa.array(chosen), values, pa.scalar(None, values.type))
+        counted, wrong = _counted(picked, unit)
+        found = pa.compute.coalesce(found, counted)
+        doubt = doubt if wrong is None else doubt | wrong
+    return found, doubt
 
 
 def _bounded(counts: pa.Array, scale: int) -> Certain:

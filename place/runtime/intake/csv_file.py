@@ -27,18 +27,17 @@ from place.errors import InternalError, ReadingError
 from place.model.schema import Stream
 from place.model.types import Type
 from place.runtime.intake.check import (
-    Examined,
+    Described,
     Layout,
     Rejections,
     empty_segment,
-    examine,
     examine_table,
     find_layout,
     joined,
     line_text,
-    timestamps_of,
 )
 from place.runtime.intake.convert import Converted, Mask, convert
+from place.runtime.intake.judge import Examined, examine
 from place.runtime.intake.lines import (
     LONGEST,
     NOT_UTF8,
@@ -48,7 +47,7 @@ from place.runtime.intake.lines import (
     is_utf8,
     lines_are_short,
 )
-from place.runtime.intake.values import SCALES
+from place.runtime.intake.values import UNITS
 
 Codes = npt.NDArray[np.int8]
 Counts = npt.NDArray[np.int64]
@@ -67,7 +66,11 @@ _READ_AS = {Type.BIGINT: pa.int64(), Type.DOUBLE: pa.float64(), Type.BOOLEAN: pa
 
 
 def read_csv(
-    stream: Stream, blocks: Iterable[Block], rejections: Rejections, arrival: int | None
+    stream: Stream,
+    blocks: Iterable[Block],
+    rejections: Rejections,
+    arrival: int | None,
+    latest: int | None = None,
 ) -> pa.Table:
     """The segment of a csv file's good rows; the others go to the rejections."""
     parts: list[pa.Table] = []
@@ -87,9 +90,9 @@ def read_csv(
             if not data[start:end].strip():
                 continue
             try:
-                reader = _reader(stream, data[start:end], arrival)
+                reader = _reader(stream, data[start:end], arrival, latest)
             except ReadingError as error:
-                rejections.add(line, str(error), line_text(data[start:end]))
+                rejections.refuse(error, line_text(data[start:end]), line)
                 break
             line, data = line + 1, data[end:]
         if data:
@@ -97,7 +100,7 @@ def read_csv(
     return joined(stream, parts)
 
 
-def _reader(stream: Stream, header: bytes, arrival: int | None) -> CsvReader:
+def _reader(stream: Stream, header: bytes, arrival: int | None, latest: int | None) -> CsvReader:
     problem = None
     if len(header) > LONGEST:
         problem = TOO_LONG
@@ -113,7 +116,7 @@ def _reader(stream: Stream, header: bytes, arrival: int | None) -> CsvReader:
             problem = str(error)
     if problem:
         raise ReadingError(f"no line with the names of the columns: {problem}")
-    return CsvReader(stream, len(names), find_layout(stream, names, arrival), arrival)
+    return CsvReader(stream, len(names), find_layout(stream, names, arrival), arrival, latest)
 
 
 @dataclass
@@ -124,6 +127,7 @@ class CsvReader:
     fields: int
     layout: Layout
     arrival: int | None
+    latest: int | None
 
     def read(self, line: int, data: bytes, rejections: Rejections) -> pa.Table:
         """The segment of lines, of which the first has this number."""
@@ -147,7 +151,8 @@ class CsvReader:
         if table.num_rows != rows or not is_finite(table):
             return None
         parts = []
-        for _, examined in examine_table(self.stream, table, self._within, self.arrival):
+        judged = examine_table(self.stream, table, self._within, self.arrival, self.latest)
+        for _, examined in judged:
             if len(examined.bad):
                 return None
             parts.append(examined.segment)
@@ -174,10 +179,12 @@ class CsvReader:
 
     def _type(self, kind: Type, sample: str) -> pa.DataType:
         if kind is Type.TIMESTAMP:
-            scale = SCALES.get(timestamps_of(self.stream) or "")
-            if scale is None:
-                return pa.timestamp("us", "UTC" if _ZONED.search(sample) else None)
-            return pa.int64() if scale == 1 else pa.float64()
+            unit = self.stream.timestamps
+            if unit in UNITS:
+                return pa.int64() if UNITS[unit][0] == 1 else pa.float64()
+            if unit is None and sample.isdecimal():
+                return pa.int64()
+            return pa.timestamp("us", "UTC" if _ZONED.search(sample) else None)
         return _READ_AS.get(kind, pa.string())
 
     def _parse(self, data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
@@ -217,14 +224,15 @@ class CsvReader:
         examined = self._examine_texts(lines.take(pa.array(rows)))
         codes[rows[examined.bad]] = _VALUE
 
-        def describe(index: int) -> tuple[int | None, str, str]:
+        def describe(index: int) -> Described:
             text = line_text(lines[index].as_py())
             if codes[index] == _VALUE:
-                return line + index, examined.reason(int(np.searchsorted(rows, index))), text
+                row = int(np.searchsorted(rows, index))
+                return line + index, examined.reason(row), text, examined.expected(row)
             if codes[index] == _FIELDS:
                 fields = f"{counts[index]} field" + "s" * int(counts[index] != 1)
-                return line + index, f"{fields}, but the header has {self.fields}", text
-            return line + index, _REASONS[int(codes[index])], text
+                return line + index, f"{fields}, but the header has {self.fields}", text, ""
+            return line + index, _REASONS[int(codes[index])], text, ""
 
         rejections.extend(np.flatnonzero(codes > _GOOD).tolist(), describe)
         return examined.segment
@@ -246,11 +254,11 @@ class CsvReader:
             if column.type is not Type.STRING:  # a quoted field that is empty
                 empty = pa.compute.equal(texts, "")
                 texts = pa.compute.if_else(empty, pa.scalar(None, pa.string()), texts)
-            columns.append(convert(texts, column.type, timestamps_of(self.stream)))
+            columns.append(convert(texts, column.type, self.stream.timestamps))
         ops = None
         if self._within.op is not None:
             ops = convert(table.column(self._within.op).chunk(0), Type.STRING)
-        return examine(self.stream, columns, ops, len(lines), self.arrival)
+        return examine(self.stream, columns, ops, len(lines), self.arrival, self.latest)
 
 
 _BLANK, _GOOD, _FIELDS, _QUOTE, _BYTES, _LONG, _VALUE = range(-1, 6)

@@ -17,7 +17,6 @@ from place.errors import ReadingError
 from place.model.schema import Stream
 from place.plan.external import FORMATS
 from place.runtime.intake.check import (
-    Arrival,
     Rejections,
     Routed,
     check_table,
@@ -27,6 +26,7 @@ from place.runtime.intake.check import (
 from place.runtime.intake.csv_file import read_csv
 from place.runtime.intake.json_array import read_array
 from place.runtime.intake.json_file import read_json, read_messages
+from place.runtime.intake.judge import Arrival
 from place.runtime.intake.lines import LONGEST, Damaged, blocks_of, chunks_of, without_mark
 
 ENDINGS = {
@@ -39,33 +39,37 @@ ENDINGS = {
 
 
 def read_file(
-    stream: Stream, path: str, filesystem: pyarrow.fs.FileSystem, *, arrival: int | None = None
+    stream: Stream,
+    path: str,
+    filesystem: pyarrow.fs.FileSystem,
+    *,
+    arrival: int | None = None,
+    latest: int | None = None,
 ) -> Routed:
     """The readings of one file, in its order, and the rows that are none.
 
     Its format is the source's option `format`, or else told by its name; gzip is seen by itself.
+    `latest` is the latest time that a reading may have.
     """
     rejections = Rejections(path)
     form = format_of(stream, path)
     if form is None:
         endings = ", ".join(ENDINGS)
-        reason = (
-            f"the format is not known: give the option format, or a name that ends in {endings}"
-        )
-        rejections.add(None, reason, "")
+        hint = f"give the option format, or a name that ends in {endings}"
+        rejections.add(None, "the format is not known", "", hint)
         return Routed(empty_segment(stream), rejections.all())
     if form == "parquet":
-        return _read_parquet(stream, path, filesystem, arrival)
+        return _read_parquet(stream, path, filesystem, arrival, latest)
     with filesystem.open_input_stream(path, compression=None) as file:
         chunks = chunks_of(file, path)
         if form == "csv":
-            segment = read_csv(stream, blocks_of(chunks), rejections, arrival)
+            segment = read_csv(stream, blocks_of(chunks), rejections, arrival, latest)
         else:
             head, chunks = _peek(chunks)
             if _is_array(head):
-                segment = read_array(stream, chunks, rejections, arrival)
+                segment = read_array(stream, chunks, rejections, arrival, latest)
             else:
-                segment = read_json(stream, blocks_of(chunks), rejections, arrival)
+                segment = read_json(stream, blocks_of(chunks), rejections, arrival, latest)
     return Routed(segment, rejections.all())
 
 
@@ -75,6 +79,7 @@ def check_json(
     source: str,
     *,
     arrival: Arrival = None,
+    latest: int | None = None,
 ) -> Routed:
     """The readings of messages, an object of JSON each, and the messages that are none.
 
@@ -82,7 +87,7 @@ def check_json(
     """
     rejections = Rejections(source)
     chunked = texts if isinstance(texts, pa.ChunkedArray) else pa.chunked_array([texts])
-    segment = read_messages(stream, chunked, rejections, arrival)
+    segment = read_messages(stream, chunked, rejections, arrival, latest)
     return Routed(segment, rejections.all())
 
 
@@ -120,14 +125,18 @@ def _is_array(head: bytes) -> bool:
 
 
 def _read_parquet(
-    stream: Stream, path: str, filesystem: pyarrow.fs.FileSystem, arrival: int | None
+    stream: Stream,
+    path: str,
+    filesystem: pyarrow.fs.FileSystem,
+    arrival: int | None,
+    latest: int | None,
 ) -> Routed:
     try:
         with filesystem.open_input_file(path) as file:
             if file.size() == 0:
                 return Routed(empty_segment(stream), [])
             if not path.casefold().endswith(".gz"):
-                return _check_parquet(stream, file, path, arrival)
+                return _check_parquet(stream, file, path, arrival, latest)
     except (pa.ArrowException, OSError):
         pass  # damaged, or the disk or the network fails: reading all of it tells which
     try:
@@ -136,13 +145,15 @@ def _read_parquet(
     except Damaged as damage:
         return _reject(stream, path, str(damage))
     try:
-        return _check_parquet(stream, pa.BufferReader(data), path, arrival)
+        return _check_parquet(stream, pa.BufferReader(data), path, arrival, latest)
     except (pa.ArrowException, OSError) as error:
         what = (str(error) or type(error).__name__).splitlines()[0]
         return _reject(stream, path, f"no readable Parquet file: {what[:200]}")
 
 
-def _check_parquet(stream: Stream, file: pa.NativeFile, path: str, arrival: int | None) -> Routed:
+def _check_parquet(
+    stream: Stream, file: pa.NativeFile, path: str, arrival: int | None, latest: int | None
+) -> Routed:
     """The readings of a Parquet file, of which only the columns that are needed are read."""
     parquet = pa.parquet.ParquetFile(file, coerce_int96_timestamp_unit="us")
     names = parquet.schema_arrow.names
@@ -150,10 +161,10 @@ def _check_parquet(stream: Stream, file: pa.NativeFile, path: str, arrival: int 
         needed = find_layout(stream, names, arrival).needed
     except ReadingError as error:
         rejections = Rejections(path)
-        rejections.add(None, str(error), ", ".join(names))
+        rejections.refuse(error, ", ".join(names))
         return Routed(empty_segment(stream), rejections.all())
     table = parquet.read(columns=[names[place] for place in needed])
-    return check_table(stream, table, path, arrival=arrival)
+    return check_table(stream, table, path, arrival=arrival, latest=latest)
 
 
 def _reject(stream: Stream, path: str, reason: str) -> Routed:

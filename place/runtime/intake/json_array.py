@@ -30,10 +30,14 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_array(
-    stream: Stream, chunks: Iterator[bytes], rejections: Rejections, arrival: int | None
+    stream: Stream,
+    chunks: Iterator[bytes],
+    rejections: Rejections,
+    arrival: int | None,
+    latest: int | None = None,
 ) -> pa.Table:
     """The segment of the good objects of such a file; what is not good is rejected."""
-    reader = ObjectReader(stream)
+    reader = ObjectReader(stream, latest)
     pieces: list[bytes] = []
     size, problem = 0, None
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,23 +21,22 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.json
 
+from place.errors import ReadingError
 from place.model.schema import Stream
 from place.model.types import Type
 from place.runtime.intake.check import (
     OP,
-    Arrival,
+    Described,
     Layout,
     Rejections,
-    examine,
     examine_table,
     joined,
     line_text,
     missing_column,
     reads_op,
-    source_names,
-    timestamps_of,
 )
 from place.runtime.intake.convert import Converted, convert_objects
+from place.runtime.intake.judge import Arrival, examine
 from place.runtime.intake.lines import (
     LONGEST,
     NOT_UTF8,
@@ -47,7 +46,7 @@ from place.runtime.intake.lines import (
     is_utf8,
     lines_are_short,
 )
-from place.runtime.intake.values import SCALES
+from place.runtime.intake.values import UNITS
 
 TOGETHER = 50_000
 DEEP = 500
@@ -55,32 +54,33 @@ DEEP = 500
 _READ_AS = {Type.BIGINT: pa.int64(), Type.DOUBLE: pa.float64(), Type.BOOLEAN: pa.bool_()}
 _WORDS = {list: "array", str: "text", bool: "boolean", type(None): "null"}
 
-Item = dict[str, Any] | str
-"""An object, or why a text is none."""
+Item = Mapping[Any, Any] | ReadingError | str
+"""An object by the names of its members, or a row by the places of its values; or why a text is
+neither."""
 
 
 class ObjectReader:
     """Reads the objects of one source, and remembers which members it has seen."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, latest: int | None = None) -> None:
         self._stream = stream
-        self._timestamps = timestamps_of(stream)
-        self._names = [*source_names(stream), *([OP] if reads_op(stream) else [])]
+        self._latest = latest
+        self._names = [stream.names_of(index) for index in range(len(stream.columns))]
+        self._names += [(OP,)] if reads_op(stream) else []
         self._types = [*(column.type for column in stream.columns), Type.STRING]
-        self._shapes: dict[tuple[str, ...], list[str | None]] = {}
+        self._shapes: dict[tuple[Any, ...], list[Any]] = {}
         self._seen: set[int] = set()
         self._example: list[str] = []
 
-    def missing(self, arrival: Arrival) -> tuple[str, str] | None:
+    def missing(self, arrival: Arrival) -> tuple[ReadingError, str] | None:
         """Why the objects that were read are no table of the stream's columns, and their names."""
         if not self._example:
             return None
         for index in range(len(self._stream.columns)):
             is_arrival = index == self._stream.time and arrival is not None
             if index not in self._seen and not is_arrival:
-                name = self._names[index]
-                error = missing_column(self._stream, index, name, self._example)
-                return str(error), ", ".join(self._example)
+                error = missing_column(self._stream, index, self._example)
+                return error, ", ".join(self._example)
         return None
 
     # The quick way
@@ -92,10 +92,12 @@ class ObjectReader:
         if data.count(b"}\n{") != rows - 1:  # to Arrow the end of a line is a space like others
             return None
         first = parse_object(data[: data.find(b"\n")])
-        if isinstance(first, str):
+        if not isinstance(first, dict):
             return None
         keys = list(self._keys_of(tuple(first)))
         for index, key in enumerate(keys):
+            if self._has_two_names(index, data):
+                return None
             if key is None:
                 spellings = _spellings(self._names[index], data)
                 if len(spellings) > 1:
@@ -111,9 +113,20 @@ class ObjectReader:
             table = _parse_lines(data, pa.schema(list(types.items())))
         except (pa.ArrowException, ValueError):
             return None
-        if table.num_rows != rows or not is_finite(table):
+        if table.num_rows != rows or not is_finite(table) or self._is_rounded(table, keys):
             return None
         return self._segment(table, keys, first, data, arrival)
+
+    def _is_rounded(self, table: pa.Table, keys: list[Any]) -> bool:
+        """Whether a number that is a time, and has to be exact, may have been read as a double."""
+        for key, kind in zip(keys, self._types, strict=False):
+            if kind is Type.TIMESTAMP and key is not None:
+                column = table.column(key)
+                if pa.types.is_floating(column.type):
+                    largest = pa.compute.max(pa.compute.abs(column)).as_py()
+                    if largest is not None and largest >= 2.0**53:
+                        return True
+        return False
 
     def _segment(
         self,
@@ -143,19 +156,29 @@ class ObjectReader:
         layout = Layout(tuple(places), count if len(keys) > count else None)
         found = pa.table(columns, names=[str(i) for i in range(len(columns))])
         parts = []
-        for _, examined in examine_table(self._stream, found, layout, arrival):
+        for _, examined in examine_table(self._stream, found, layout, arrival, self._latest):
             if len(examined.bad):
                 return None
             parts.append(examined.segment)
         self._seen |= {index for index, key in enumerate(keys) if key is not None}
         return joined(self._stream, parts)
 
+    def _has_two_names(self, index: int, data: bytes) -> bool:
+        """Whether objects may call a column by more than one of the names that it may have."""
+        names = self._names[index]
+        if len(names) == 1:
+            return False
+        folded = data.lower()
+        return sum(b'"%b"' % name.casefold().encode() in folded for name in names) > 1
+
     def _type(self, kind: Type, sample: Any) -> pa.DataType:
         if kind is not Type.TIMESTAMP:
             return _READ_AS.get(kind, pa.string())
         if not isinstance(sample, int | float):
             return pa.string()
-        return pa.int64() if SCALES.get(self._timestamps or "", 1) == 1 else pa.float64()
+        unit = self._stream.timestamps
+        is_whole = UNITS[unit][0] == 1 if unit in UNITS else isinstance(sample, int)
+        return pa.int64() if is_whole else pa.float64()
 
     # The thorough way
 
@@ -166,40 +189,48 @@ class ObjectReader:
         text_of: Callable[[int], tuple[int | None, str]],
         arrival: Arrival,
     ) -> pa.Table:
-        """The segment of the objects that are good; the other items are rejected."""
-        rows = [index for index, item in enumerate(items) if not isinstance(item, str)]
+        """The segment of the items that are good; the others are rejected."""
+        rows = [index for index, item in enumerate(items) if isinstance(item, Mapping)]
         arrived = arrival.take(pa.array(rows)) if isinstance(arrival, pa.Array) else arrival
-        objects = [item for item in items if not isinstance(item, str)]
+        objects = [item for item in items if isinstance(item, Mapping)]
         columns, ops = self._columns(objects, arrived)
-        examined = examine(self._stream, columns, ops, len(rows), arrived)
+        examined = examine(self._stream, columns, ops, len(rows), arrived, self._latest)
         wrong = {rows[bad]: bad for bad in examined.bad.tolist()}
 
-        def describe(index: int) -> tuple[int | None, str, str]:
+        def describe(index: int) -> Described:
             line, text = text_of(index)
             item = items[index]
-            return line, item if isinstance(item, str) else examined.reason(wrong[index]), text
+            if isinstance(item, str):
+                return line, item, text, ""
+            if isinstance(item, ReadingError):
+                return line, item.message, text, item.hint or ""
+            row = wrong[index]
+            return line, examined.reason(row), text, examined.expected(row)
 
-        broken = [index for index, item in enumerate(items) if isinstance(item, str)]
+        broken = [index for index, item in enumerate(items) if not isinstance(item, Mapping)]
         rejections.extend(sorted([*broken, *wrong]), describe)
         return examined.segment
 
     def _columns(
-        self, objects: list[dict[str, Any]], arrival: Arrival
+        self, objects: list[Mapping[Any, Any]], arrival: Arrival
     ) -> tuple[list[Converted], Converted | None]:
         shapes = [self._keys_of(shape) for shape in dict.fromkeys(map(tuple, objects))]
         lists = []
         for index in range(len(self._names)):
             spellings = {keys[index] for keys in shapes} - {None}
             if len(spellings) > 1:
-                own = [self._keys_of(tuple(members))[index] or "" for members in objects]
+                own = [self._keys_of(tuple(members))[index] for members in objects]
                 lists.append(
-                    [m.get(key) if key else None for m, key in zip(objects, own, strict=True)]
+                    [
+                        None if key is None else m.get(key)
+                        for m, key in zip(objects, own, strict=True)
+                    ]
                 )
                 continue
             name = next(iter(spellings), None)
             lists.append([None if name is None else members.get(name) for members in objects])
         converted = [
-            convert_objects(values, kind, self._timestamps)
+            convert_objects(values, kind, self._stream.timestamps)
             for values, kind in zip(lists, self._types, strict=False)
         ]
         count = len(self._stream.columns)
@@ -212,25 +243,35 @@ class ObjectReader:
             converted[time] = replace(given, array=filled)
         return converted[:count], ops
 
-    def _keys_of(self, shape: tuple[str, ...]) -> list[str | None]:
-        """How an object with these members spells each of the names."""
+    def _keys_of(self, shape: tuple[Any, ...]) -> list[Any]:
+        """How an object with these members spells each of the names; a row has places instead."""
         keys = self._shapes.get(shape)
         if keys is None:
             if len(self._shapes) > 1000:  # objects whose members are made up
                 self._shapes.clear()
-            folded = {member.casefold(): member for member in reversed(shape)}
-            keys = [folded.get(name.casefold()) for name in self._names]
+            if shape and isinstance(shape[0], int):
+                keys = [index if index in shape else None for index in range(len(self._names))]
+            else:
+                folded = {member.casefold(): member for member in reversed(shape)}
+                keys = [
+                    next((folded[n.casefold()] for n in names if n.casefold() in folded), None)
+                    for names in self._names
+                ]
             self._shapes[shape] = keys
             self._seen |= {index for index, key in enumerate(keys) if key is not None}
-            self._example = self._example or list(shape)
+            self._example = self._example or [str(member) for member in shape]
         return keys
 
 
 def read_json(
-    stream: Stream, blocks: Iterable[Block], rejections: Rejections, arrival: Arrival
+    stream: Stream,
+    blocks: Iterable[Block],
+    rejections: Rejections,
+    arrival: Arrival,
+    latest: int | None = None,
 ) -> pa.Table:
     """The segment of the good objects of a file with one a line; the others are rejected."""
-    reader = ObjectReader(stream)
+    reader = ObjectReader(stream, latest)
     parts = []
     for block in blocks:
         if block.problem:
@@ -248,7 +289,7 @@ def _read_each(
 ) -> pa.Table:
     lines = block.data.split(b"\n")
     places = [place for place, line in enumerate(lines) if line.strip(b" \t")]
-    items = [parse_object(lines[place]) for place in places]
+    items: list[Item] = [parse_object(lines[place]) for place in places]
 
     def text_of(index: int) -> tuple[int | None, str]:
         return block.line + places[index], line_text(lines[places[index]])
@@ -260,24 +301,28 @@ def as_table(
     stream: Stream,
     parts: list[pa.Table],
     rejections: Rejections,
-    missing: tuple[str, str] | None,
+    missing: tuple[ReadingError, str] | None,
 ) -> pa.Table:
     """The segment of all that was read of a file; nothing if a column is missing."""
     if missing is None:
         return joined(stream, parts)
     rejections.clear()
-    rejections.add(None, *missing)
+    rejections.refuse(*missing)
     return joined(stream, [])
 
 
 def read_messages(
-    stream: Stream, texts: pa.ChunkedArray, rejections: Rejections, arrival: Arrival
+    stream: Stream,
+    texts: pa.ChunkedArray,
+    rejections: Rejections,
+    arrival: Arrival,
+    latest: int | None = None,
 ) -> pa.Table:
     """The same of texts that hold an object each. They make no table: any member may be absent.
 
     Otherwise it would depend on how messages fall into ticks what becomes of one.
     """
-    reader = ObjectReader(stream)
+    reader = ObjectReader(stream, latest)
     parts = []
     start = 0
     for chunk in texts.cast(pa.large_binary()).chunks:
@@ -305,11 +350,11 @@ def _read_some(
     def text_of(index: int) -> tuple[int | None, str]:
         return start + index + 1, line_text(values[index] or b"")
 
-    items = [parse_object(value) for value in values]
+    items: list[Item] = [parse_object(value) for value in values]
     return reader.sort_out(items, rejections, text_of, arrival)
 
 
-def parse_object(text: bytes | None) -> Item:
+def parse_object(text: bytes | None) -> dict[str, Any] | str:
     """The object that a text is, or why it is none.
 
     >>> parse_object(b'{"a": 1}'), parse_object(b"[1]")
@@ -327,7 +372,7 @@ def parse_object(text: bytes | None) -> Item:
         return why_not_json(error)
 
 
-def as_object(value: Any) -> Item:
+def as_object(value: Any) -> dict[str, Any] | str:
     """A value of JSON if it is an object, or else what it is."""
     if isinstance(value, dict):
         return value
@@ -353,11 +398,12 @@ def _parse_lines(data: bytes, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _spellings(name: str, data: bytes) -> set[str]:
-    """How the members of that name are spelled; more than one way if that is hard to say."""
-    if not name.isascii():
-        return {name, ""}
-    found = re.findall(b'"(' + re.escape(name.encode()) + rb')"\s*:', data, re.IGNORECASE)
+def _spellings(names: tuple[str, ...], data: bytes) -> set[str]:
+    """How the members of these names are spelled; more than one way if that is hard to say."""
+    if not all(name.isascii() for name in names):
+        return {*names, ""}
+    pattern = b"|".join(re.escape(name.encode()) for name in names)
+    found = re.findall(b'"(' + pattern + rb')"\s*:', data, re.IGNORECASE)
     return {spelling.decode() for spelling in set(found)}
 
 

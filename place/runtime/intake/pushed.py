@@ -1,41 +1,52 @@
 """Readings as they are pushed in Python: rows of values, dicts by column name, or whole tables.
 
-Whichever form they come in, a value means the same, and what is wrong is told in the same words.
-All of them become columns: those of tables by Arrow, those of rows by `convert_objects`; then they
-are judged as readings of files are. If one reading is wrong, none is taken. Names of columns are
+Whichever form they come in, they become what the other doors take: rows and dicts go the way of
+JSON's arrays and objects, tables that of Parquet's. So a value means the same everywhere, and what
+is wrong is told in the same words. If one reading is wrong, none is taken. Names of columns are
 found in any order and case. `op`, if the stream has no such column, says `disappear` of a reading
 where an object disappears.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from place.errors import ReadingError, suggestion
+from place.errors import ReadingError
 from place.model.reading import Reading
-from place.model.schema import Stream, find_column
+from place.model.schema import Stream
 from place.model.segment import read_segment
 from place.model.types import Type, ValueMismatch, coerce, shown
-from place.runtime.intake.check import DISAPPEAR, LARGE_BATCH, OP, examine, missing_column
-from place.runtime.intake.convert import Converted, convert, convert_objects
-from place.runtime.intake.values import EXPECTED
+from place.runtime.intake.check import (
+    OP,
+    Rejected,
+    Rejections,
+    Routed,
+    check_table,
+)
+from place.runtime.intake.convert import convert_objects
+from place.runtime.intake.future import latest_time, wall_clock
+from place.runtime.intake.json_file import Item, ObjectReader
+from place.runtime.intake.judge import DISAPPEAR, check_moment, examine
 
 Moment: TypeAlias = str | int | date | np.datetime64
 """A time as it is given in Python; also a datetime or a Timestamp of pandas, which are dates."""
 
-Values: TypeAlias = pa.Array | pa.ChunkedArray | list[Any]
-"""A column as it came."""
-
+MOMENT_EXPECTED = (
+    "a time is a datetime, a date, a text like '2026-01-31 12:00:00', or microseconds since 1970"
+)
 _FORMS = "push rows of values, dicts by column name, or a table of Arrow, pandas or polars"
+_PUSHED = "push"
 
 
 def moment_of(time: Moment) -> int:
-    """A time as an instant, or a ReadingError.
+    """A time that is given to a call as an instant, or a ReadingError.
+
+    An integer is microseconds, as instants are that the system gives out.
 
     >>> moment_of(date(1970, 1, 2)) == moment_of("1970-01-02") == 86_400_000_000
     True
@@ -43,70 +54,85 @@ def moment_of(time: Moment) -> int:
     try:
         moment = coerce(time, Type.TIMESTAMP)
     except ValueMismatch as mismatch:
-        raise ReadingError(f"time: {mismatch.message}", hint=EXPECTED[Type.TIMESTAMP]) from None
+        raise ReadingError(f"time: {mismatch.message}", hint=MOMENT_EXPECTED) from None
     if moment is None:
-        raise ReadingError("the time is missing", hint=EXPECTED[Type.TIMESTAMP])
+        raise ReadingError("the time is missing", hint=MOMENT_EXPECTED)
     return int(moment)
 
 
-def readings_of(stream: Stream, data: Any, time: int | None) -> list[Reading]:
-    """The readings of pushed data, or a ReadingError for the first one that is wrong."""
+def readings_of(
+    stream: Stream,
+    data: Any,
+    time: int | None,
+    *,
+    now: Callable[[], int] | None = wall_clock,
+) -> list[Reading]:
+    """The readings of pushed data, or a ReadingError for the first one that is wrong.
+
+    `time` is that of readings without one. `now` is the clock by which the future is judged, if
+    the stream has the option `max_future`; None for what is no news.
+    """
+    latest = None if now is None or stream.max_future is None else latest_time(stream, now())
+    if time is not None:
+        check_moment(time, latest)
     table = _table_of(data)
-    if table is not None:
-        return _read_table(stream, *table, time)
-    columns, ops = _columns_of(stream, _rows_of(data), time)
-    return _read(stream, columns, ops, time)
+    rows = [] if table is not None else _rows_of(data)
+    if stream.time is None and time is None:
+        if not rows and (table is None or not len(table[1])):
+            return []
+        raise ReadingError(
+            f'a reading of stream "{stream.name}" has no time', hint="give one: push(…, time=…)"
+        )
+    if table is None:
+        routed = check_rows(stream, rows, _PUSHED, arrival=time, latest=latest)
+    else:
+        routed = _check_frame(stream, *table, time, latest)
+    for rejected in routed.rejected[:1]:
+        raise _wrong(rejected)
+    return read_segment(stream, routed.segment)
+
+
+def check_rows(
+    stream: Stream,
+    rows: Sequence[Any],
+    source: str,
+    *,
+    arrival: int | None = None,
+    latest: int | None = None,
+) -> Routed:
+    """The readings of rows of values or dicts by column name; those that are wrong are rejected.
+
+    Values stand in the order of the columns; the time may be left out where `arrival` is it.
+    """
+    rejections = Rejections(source)
+    items = [_item_of(stream, row, arrival) for row in rows]
+    reader = ObjectReader(stream, latest)
+    segment = reader.sort_out(items, rejections, lambda index: (index + 1, ""), arrival)
+    return Routed(segment, rejections.all())
 
 
 def disappearance_of(stream: Stream, key: Any, time: int) -> Reading:
     """Word that an object disappears at a time."""
-    columns: list[Values | None] = [[None] for _ in stream.columns]
-    columns[stream.key] = [key]
-    if stream.time is not None:
-        columns[stream.time] = None
-    (reading,) = _read(stream, columns, [DISAPPEAR], time, numbered=False)
+    check_moment(time, None)
+    columns = [
+        None if index == stream.time else convert_objects([None], column.type)
+        for index, column in enumerate(stream.columns)
+    ]
+    columns[stream.key] = convert_objects([key], stream.columns[stream.key].type)
+    ops = convert_objects([DISAPPEAR], Type.STRING)
+    examined = examine(stream, columns, ops, 1, time)
+    if len(examined.bad):
+        raise ReadingError(examined.reason(0), hint=examined.expected(0))
+    (reading,) = read_segment(stream, examined.segment)
     return reading
 
 
-def _read(
-    stream: Stream,
-    columns: Sequence[Values | None],
-    ops: Values | None,
-    time: int | None,
-    *,
-    numbered: bool = True,
-) -> list[Reading]:
-    """The readings of columns, of which None is the time that is given for all."""
-    rows = max((len(column) for column in columns if column is not None), default=0)
-    if rows and time is None and (stream.time is None or columns[stream.time] is None):
-        raise ReadingError(
-            f'a reading of stream "{stream.name}" has no time', hint="give one: push(…, time=…)"
-        )
-    readings: list[Reading] = []
-    for start in range(0, rows, LARGE_BATCH):
-        stop = min(start + LARGE_BATCH, rows)
-        converted = [
-            None if values is None else _convert(values, column.type, start, stop)
-            for values, column in zip(columns, stream.columns, strict=True)
-        ]
-        said = None if ops is None else _convert(ops, Type.STRING, start, stop)
-        examined = examine(stream, converted, said, stop - start, time, any_year=True)
-        if len(examined.bad):
-            first = int(examined.bad[0])
-            reason = examined.reason(first)
-            if numbered:
-                named = reason.startswith("column ")
-                reason = f"row {start + first + 1}{', ' if named else ': '}{reason}"
-            raise ReadingError(reason, hint=examined.expected(first))
-        readings += read_segment(stream, examined.segment)
-    return readings
-
-
-def _convert(values: Values, kind: Type, start: int, stop: int) -> Converted:
-    if isinstance(values, list):
-        return convert_objects(values[start:stop], kind)
-    part = values.slice(start, stop - start)
-    return convert(part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part, kind)
+def _wrong(rejected: Rejected) -> ReadingError:
+    reason = rejected.reason
+    if rejected.line is not None:
+        comma = "," if reason.startswith("column ") else ":"
+        reason = f"row {rejected.line}{comma} {reason}"
+    return ReadingError(reason, hint=rejected.hint or None)
 
 
 # Rows
@@ -122,66 +148,24 @@ def _no_readings(data: Any) -> ReadingError:
     return ReadingError(f"a {type(data).__name__} holds no readings", hint=_FORMS)
 
 
-def _columns_of(
-    stream: Stream, rows: Sequence[Any], time: int | None
-) -> tuple[list[Values | None], Values | None]:
-    """The columns of rows, and what their `op` says; the time that is given is filled in."""
-    width = len(stream.columns)
-    blank: list[Any] = [None] * (width + 1)
-    if stream.time is not None:
-        blank[stream.time] = time
-    places: dict[tuple[Any, ...], list[int]] = {}
-    filled: list[list[Any]] = []
-    for number, row in enumerate(rows, 1):
-        if isinstance(row, Mapping):
-            names = tuple(row)
-            if names not in places:
-                places[names] = _places_of(stream, names, number)
-            values = blank.copy()
-            # of names that differ only in case the first one counts, as in tables
-            for place, value in zip(
-                reversed(places[names]), reversed([*row.values()]), strict=True
-            ):
-                values[place] = value
-        else:
-            values = [*_values_of(stream, row, number, time), None]
-        filled.append(values)
-    columns = [list(column) for column in zip(*filled, strict=True)] or [[]] * (width + 1)
-    ops = columns[width]
-    return [*columns[:width]], ops if any(op is not None for op in ops) else None
-
-
-def _places_of(stream: Stream, names: Sequence[Any], number: int) -> list[int]:
-    """Where in a row the values of a dict with these names belong; `op` stands behind."""
-    known = [column.name for column in stream.columns]
-    if find_column(stream.columns, OP) is None:
-        known.append(OP)
-    by_name = {name.casefold(): place for place, name in enumerate(known)}
-    places = []
-    for name in names:
-        place = by_name.get(str(name).strip().casefold())
-        if place is None:
-            raise ReadingError(
-                f'row {number}: stream "{stream.name}" has no column "{name}"',
-                hint=suggestion(str(name), known, "columns"),
-            )
-        places.append(place)
-    return places
-
-
-def _values_of(stream: Stream, row: Any, number: int, time: int | None) -> list[Any]:
-    """The values of a row in column order; it may leave out the time where one is given."""
+def _item_of(stream: Stream, row: Any, time: int | None) -> Item:
+    """A dict by its names, the values of a row by their places, or what is wrong with it."""
+    if isinstance(row, Mapping):
+        if all(type(name) is str for name in row):
+            return row
+        return {str(name): value for name, value in row.items()}
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
-        raise ReadingError(f"row {number}: {shown(row)} is not a row of values", hint=_FORMS)
-    values = list(row)
-    if len(values) == len(stream.columns):
-        return values
-    if time is not None and stream.time is not None and len(values) == len(stream.columns) - 1:
-        return [*values[: stream.time], time, *values[stream.time :]]
+        return ReadingError(f"{shown(row)} is not a row of values", hint=_FORMS)
+    values, width = list(row), len(stream.columns)
+    if len(values) == width:
+        return dict(enumerate(values))
+    if time is not None and stream.time is not None and len(values) == width - 1:
+        places = (place for place in range(width) if place != stream.time)
+        return dict(zip(places, values, strict=True))
     besides = [column.name for i, column in enumerate(stream.columns) if i != stream.time]
-    raise ReadingError(
-        f'row {number}: a reading of stream "{stream.name}" has {len(besides)} values besides its'
-        f" time, got {len(values)}",
+    return ReadingError(
+        f'a reading of stream "{stream.name}" has {len(besides)} values besides its time,'
+        f" got {len(values)}",
         hint=f"they are {', '.join(besides)}",
     )
 
@@ -207,21 +191,23 @@ def _table_of(data: Any) -> tuple[list[str], Any] | None:
     return None
 
 
-def _read_table(stream: Stream, names: list[str], table: Any, time: int | None) -> list[Reading]:
-    places = {name.strip().casefold(): i for i, name in reversed(list(enumerate(names)))}
-    columns: list[Values | None] = []
-    for index, column in enumerate(stream.columns):
-        place = places.get(column.name.casefold())
-        if place is None and not (index == stream.time and time is not None):
-            raise missing_column(stream, index, column.name, names)
-        columns.append(None if place is None else _column_of(table, place))
-    ops = None
-    if OP in places and find_column(stream.columns, OP) is None:
-        ops = _column_of(table, places[OP])
-    return _read(stream, columns, ops, time)
+def _check_frame(
+    stream: Stream, names: list[str], table: Any, time: int | None, latest: int | None
+) -> Routed:
+    wanted = {name.casefold() for i in range(len(stream.columns)) for name in stream.names_of(i)}
+    columns = [
+        _column_of(table, place)
+        if name.strip().casefold() in {*wanted, OP}
+        else pa.nulls(len(table))
+        for place, name in enumerate(names)
+    ]
+    objects = {place: column for place, column in enumerate(columns) if isinstance(column, list)}
+    arrays = [pa.nulls(len(table)) if isinstance(c, list) else c for c in columns]
+    found = pa.table(arrays, names=names)
+    return check_table(stream, found, _PUSHED, arrival=time, latest=latest, objects=objects)
 
 
-def _column_of(table: Any, place: int) -> Values:
+def _column_of(table: Any, place: int) -> pa.Array | pa.ChunkedArray | list[Any]:
     """A column of a table as Arrow has it, or its objects where Arrow would take some for others.
 
     Arrow makes dates of datetimes that stand among dates, refuses types that are mixed, and keeps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from place.runtime.intake.check import Rejected
 
@@ -17,6 +18,15 @@ def pack(stream: str, tick: int, rejected: list[Rejected]) -> bytes:
     return b"".join(_line(stream, tick, row) for row in rejected)
 
 
+def unpack(content: bytes) -> Iterator[Rejected]:
+    """The rejected rows of such lines."""
+    for line in content.splitlines():
+        found = json.loads(line)
+        yield Rejected(
+            found["source"], found["line"], found["reason"], found["text"], found.get("hint", "")
+        )
+
+
 def _line(stream: str, tick: int, row: Rejected) -> bytes:
     fields = {
         "stream": stream,
@@ -26,5 +36,7 @@ def _line(stream: str, tick: int, row: Rejected) -> bytes:
         "reason": row.reason,
         "text": row.text,
     }
+    if row.hint:
+        fields["hint"] = row.hint
     # a file's name may hold bytes that are no text, which Python keeps as half letters
     return (json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

@@ -1,7 +1,9 @@
 """One value of a source as a value of the model: what it means, and why it does not fit.
 
 The meaning is `coerce`'s, which knows the values of Python, NumPy and pandas. On top of it bytes
-are texts in UTF-8, and the option `timestamps` of a source says what a TIMESTAMP is written as.
+are texts in UTF-8, and a number may be a TIMESTAMP: it counts units since 1970. The option
+`timestamps` of a stream says which; without it the number's size does (`unit_of`). Instants that
+the system itself has written are never read by this: they are microseconds, whatever their size.
 """
 
 from __future__ import annotations
@@ -15,8 +17,19 @@ from typing import Any
 from place.model.time import MILLISECOND, SECOND
 from place.model.types import LARGEST, SMALLEST, Type, Value, ValueMismatch, coerce, plain, shown
 
-SCALES = {"seconds": SECOND, "milliseconds": MILLISECOND, "microseconds": 1}
-"""How many microseconds a number is, by the option `timestamps`."""
+UNITS = {
+    "seconds": (SECOND, 1),
+    "milliseconds": (MILLISECOND, 1),
+    "microseconds": (1, 1),
+    "nanoseconds": (1, 1000),
+}
+"""What a number is in microseconds, by the unit that it counts: times, then divided by."""
+
+FEWEST = 10**8
+SIZES = {"seconds": 10**11, "milliseconds": 10**14, "microseconds": 10**17}
+"""Numbers below these sizes count that unit, and larger ones nanoseconds; below `FEWEST` the size
+tells nothing. So in each unit the times from March 1973 to the year 5138 are understood, and as
+much before 1970."""
 
 EXPECTED = {
     Type.BIGINT: "a BIGINT is a whole number of 64 bits",
@@ -24,25 +37,28 @@ EXPECTED = {
     Type.STRING: "a STRING is a text",
     Type.BOOLEAN: "a BOOLEAN is true or false",
     Type.TIMESTAMP: (
-        "a TIMESTAMP is a datetime, a date, a text like '2026-01-31 12:00:00',"
-        " or microseconds since 1970"
+        "a TIMESTAMP is a datetime, a date, a text like '2026-01-31 12:00:00', or a number of"
+        " seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by its size or"
+        " by the option timestamps of the stream"
     ),
 }
 """What a column takes, for whoever sent something else."""
 
-_NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?\s*")
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?\s*")
 
 
 def settle(value: Any, kind: Type, timestamps: str | None = None) -> Value:
     """A value as one of `kind`, or a ValueMismatch that says why not.
 
-    Without `timestamps` a text is ISO 8601, never a plain number, and a number counts
-    microseconds. With 'iso' only texts are timestamps. With a unit, texts and numbers count that
-    unit since 1970; seconds and milliseconds may have a fraction. Datetimes and dates are taken
-    as they are.
+    Without `timestamps` a text is ISO 8601 or a number, and a number counts the unit that its size
+    tells. With 'iso' only texts of that form are timestamps. With a unit, texts and numbers count
+    it. Seconds and milliseconds may have a fraction. Datetimes and dates are taken as they are.
 
     >>> settle("1.5", Type.TIMESTAMP, "seconds"), settle("1970-01-01 00:00:01", Type.TIMESTAMP)
     (1500000, 1000000)
+    >>> settle(1633600001, Type.TIMESTAMP) == settle("1633600001000", Type.TIMESTAMP)
+    True
     """
     value = plain(value)
     if isinstance(value, bytes):
@@ -68,40 +84,63 @@ def fits_arrow(value: Any) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
+def unit_of(number: float) -> str | None:
+    """The unit that a number of units since 1970 counts, by its size; None if that is too small.
+
+    >>> unit_of(1_633_600_001), unit_of(-1.6336e12), unit_of(20_260_131)
+    ('seconds', 'milliseconds', None)
+    """
+    size = abs(number)
+    if size < FEWEST:
+        return None
+    return next((unit for unit, limit in SIZES.items() if size < limit), "nanoseconds")
+
+
 def _instant(value: Any, timestamps: str | None) -> Value:
-    if isinstance(value, date):
+    if value is None or isinstance(value, date):
         return coerce(value, Type.TIMESTAMP)
-    if isinstance(value, str) and timestamps is None and _NUMBER.fullmatch(value):
-        raise ValueMismatch(
-            f"{shown(value)} is not a TIMESTAMP: it is a number, and no option timestamps says what"
-            " it counts"
-        )
     try:
-        scale = SCALES.get(timestamps or "")
-        if isinstance(value, str):
-            if scale is None:
-                return coerce(value, Type.TIMESTAMP)
-            value = coerce(value, Type.BIGINT if scale == 1 else Type.DOUBLE)
-        elif scale is None and timestamps is not None:
+        is_text = isinstance(value, str)
+        if is_text and (timestamps == "iso" or (not timestamps and not _NUMBER.fullmatch(value))):
+            return coerce(value, Type.TIMESTAMP)
+        number: Any = _read_number(value, timestamps) if is_text else value
+        if type(number) not in (int, float, Decimal):
             raise ValueMismatch("")
-        return coerce(_scaled(value, scale or 1), Type.TIMESTAMP)
+        if isinstance(number, float) and math.isnan(number):
+            return None
+        if timestamps == "iso":
+            raise ValueMismatch("")
+        unit = timestamps or unit_of(number)
+        if unit is not None:
+            return coerce(_counted(number, unit), Type.TIMESTAMP)
     except ValueMismatch:
         form = f" in {timestamps.replace('iso', 'ISO 8601')}" if timestamps else ""
         raise ValueMismatch(f"{shown(value)} is not a TIMESTAMP{form}") from None
+    raise ValueMismatch(
+        f"{shown(value)} is not a TIMESTAMP: so small a number does not tell its unit, and no"
+        " option timestamps does"
+    )
 
 
-def _scaled(number: Any, scale: int) -> Any:
-    if scale == 1 or type(number) not in (int, float, Decimal):
-        return number
+def _read_number(text: str, timestamps: str | None) -> Value:
+    is_whole = UNITS[timestamps][0] == 1 if timestamps else _WHOLE.fullmatch(text) is not None
+    return coerce(text, Type.BIGINT if is_whole else Type.DOUBLE)
+
+
+def _counted(number: int | float | Decimal, unit: str) -> Value:
+    """A number of units in microseconds; what is not finite stays so."""
+    times, per = UNITS[unit]
     if isinstance(number, Decimal):
         is_whole = number.is_finite() and number.adjusted() < 20 and number % 1 == 0
         number = int(number) if is_whole else float(number)
-    if isinstance(number, int):
-        return number * scale
+    if times == 1 and isinstance(number, float) and not number.is_integer():
+        raise ValueMismatch("")
+    if times == 1 or isinstance(number, int):
+        return int(number) * times // per
     if not math.isfinite(number):
         return number
     whole = math.floor(number)  # on its own, so that it stays exact however far from 1970
-    return whole * scale + round((number - whole) * scale)
+    return whole * times + round((number - whole) * times)
 
 
 def mismatch(value: Any, kind: Type, timestamps: str | None = None) -> str:

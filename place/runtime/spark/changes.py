@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from place.runtime.durable import manifest as manifests
-from place.runtime.durable.sinks import CHANGELOG, changelog
+from place.runtime.durable.deltas import CHANGELOG, WHOLE, Beside, Deltas
 from place.runtime.durable.storage import Storage
 
 NAME = "place-changes"
@@ -34,21 +34,22 @@ class ChangesReader(DataSourceStreamReader):
         self._queries = queries
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        found = manifests.ticks(self._storage)
-        return {"tick": found[0] - 1 if found else 0}
+        return {"tick": Beside(self._storage).kept_from - 1}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         found = manifests.ticks(self._storage)
         return {"tick": found[-1] if found else 0}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [Ticks(tick) for tick in range(start["tick"] + 1, end["tick"] + 1)]
+        Deltas(self._storage).check((start["tick"], WHOLE))
+        later = Beside(self._storage).ticks_after(start["tick"])
+        return [Ticks(tick) for tick in later if tick <= end["tick"]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Ticks)
-        manifest = manifests.load(self._storage, partition.tick)
-        for table in changelog(self._storage, manifest, self._queries):
-            yield from table.cast(CHANGELOG).to_batches()
+        tick = partition.tick
+        for found in Deltas(self._storage).after((tick - 1, WHOLE), tick):
+            yield from found.changelog(self._queries).cast(CHANGELOG).to_batches()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark keeps its own account."""

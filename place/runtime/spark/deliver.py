@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from place.errors import ConfigurationError, PlaceError
+from place.errors import ConfigurationError
 from place.model.schema import External, Sink
-from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
+from place.runtime.durable.deltas import WHOLE
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.sinks import (
     HOLD_BYTES,
@@ -22,15 +22,14 @@ from place.runtime.durable.sinks import (
     ParquetTarget,
     Target,
     WebhookTarget,
-    changelog,
     progress_file,
     read_progress,
     write_progress,
 )
 from place.runtime.durable.storage import digest
+from place.runtime.durable.webhook import Address
 
 if TYPE_CHECKING:
-    from place.runtime.spark.pipeline import Keep
     from place.runtime.spark.runtime import SparkRuntime
 
 
@@ -71,10 +70,9 @@ class Deliveries:
 
     def may_hold(self, tick: int) -> bool:
         """Are deltas after a tick still kept for somebody else who does not take them?"""
-        pipeline = self._runtime.pipeline
-        newest = pipeline.last.tick if pipeline.last is not None else 0
-        behind = newest - tick
-        return behind <= 0 or (behind <= HOLD_TICKS and pipeline.kept_bytes() <= HOLD_BYTES)
+        kept = self._runtime.pipeline.kept
+        behind = kept.count_after(tick)
+        return not behind or (behind <= HOLD_TICKS and kept.size <= HOLD_BYTES)
 
     def hold(self, tick: int) -> None:
         """Remember the last tick that others have got, for whoever opens this home next.
@@ -95,18 +93,18 @@ class Deliveries:
 
     def failures(self) -> dict[str, str]:
         """What keeps sinks from getting their deltas."""
-        return {d.sink.name: d.failure for d in self._known.values() if d.failure is not None}
+        known = ((d.sink.name, d.attempts.error) for d in list(self._known.values()))
+        return {name: error for name, error in known if error is not None}
 
-    def check(self, keep: Keep) -> None:
+    def check(self) -> None:
         """Raise if a sink is so far behind that its deltas would have to be given up."""
-        last = self._runtime.pipeline.last
+        kept = self._runtime.pipeline.kept
         for delivery in self._known.values():
-            if last is None or delivery.tick >= last.tick:
-                continue
-            behind = last.tick - delivery.tick
-            if behind > keep.ticks or self._runtime.pipeline.kept_bytes() > keep.outbox_bytes:
+            if kept.is_overdue(delivery.tick):
+                behind = kept.count_after(delivery.tick)
                 raise ConfigurationError(
-                    f'sink "{delivery.sink.name}" is {behind} ticks behind: {delivery.failure}',
+                    f'sink "{delivery.sink.name}" is {behind} ticks behind:'
+                    f" {delivery.attempts.error}",
                     hint="mend or drop the sink; nothing is lost until then",
                 )
 
@@ -122,7 +120,7 @@ class Deliveries:
                     tick = pipeline.last.tick if pipeline.last else 0
                     write_progress(pipeline.storage, file, tick)
                 # What is swept, every sink has got, or there was nothing in it for this one.
-                tick = max(tick, pipeline.first_kept - 1)
+                tick = max(tick, pipeline.kept.kept_from - 1)
                 self._known[sink.name] = Delivery(sink, self._target(sink), tick)
 
     def forget_dropped(self) -> None:
@@ -140,27 +138,38 @@ class Deliveries:
         if sink.target.kind == "KAFKA":
             return KafkaTarget(self._runtime.spark, sink.target)
         secret = sink.target.option("secret")
-        return WebhookTarget(str(sink.target.option("url")), str(secret) if secret else None)
+        # Only who may see everything creates sinks: they may name any address.
+        url = str(sink.target.option("url"))
+        return WebhookTarget(Address(url, str(secret) if secret else None, trusted=True))
 
     def deliver(self, newest: Manifest) -> None:
-        """Give every sink what it has not got; one that fails is tried again with the next tick."""
+        """Give every sink what it has not got; one that fails is tried again after a pause."""
         for delivery in self._known.values():
-            try:
-                self._deliver(delivery, newest)
-                delivery.failure = None
-            except PlaceError as error:
-                delivery.failure = str(error)
-            except Exception as error:  # of Spark's connector, or of a file system
-                delivery.failure = str(error).strip().partition("\n")[0]
+            if delivery.attempts.is_due:
+                try:
+                    self._deliver(delivery, newest)
+                    delivery.attempts.succeed()
+                except Exception as error:  # of a connector, a file system, an address
+                    delivery.attempts.fail(error)
+
+    def wants_retry(self) -> bool:
+        """Is there a sink that has failed and whose pause is over?"""
+        return any(d.attempts.failures and d.attempts.is_due for d in list(self._known.values()))
+
+    def retry(self) -> None:
+        """Try those again that have failed and whose pause is over."""
+        last = self._runtime.last
+        if last is not None and self.wants_retry():
+            self.deliver(last)
 
     def _deliver(self, delivery: Delivery, newest: Manifest) -> None:
         storage = self._runtime.pipeline.storage
         names = set(delivery.sink.queries) if delivery.sink.queries is not None else None
-        for tick in range(delivery.tick + 1, newest.tick + 1):
-            manifest = newest if tick == newest.tick else manifests.load(storage, tick)
-            tables = list(changelog(storage, manifest, names))
-            if tables:
-                delivery.target.deliver(tick, pa.concat_tables(tables))
-                point("delivery", tick)
-                write_progress(storage, self._file(delivery.sink), tick)
-            delivery.tick = tick
+        for found in self._runtime.deltas.after((delivery.tick, WHOLE), newest.tick):
+            changelog = found.changelog(names)
+            if changelog.num_rows:
+                delivery.target.deliver(found.tick, changelog)
+                point("delivery", found.tick)
+                write_progress(storage, self._file(delivery.sink), found.tick)
+            delivery.tick = found.tick
+        delivery.tick = newest.tick

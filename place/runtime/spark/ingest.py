@@ -23,11 +23,10 @@ from place.engine.worker import Segment, Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.reading import Advance
 from place.model.schema import Stream
+from place.runtime.durable.aside import FAILED, RETRY
 from place.runtime.durable.storage import Storage
-from place.runtime.spark.task import PackInput, read_advances, write_told
+from place.runtime.spark.task import PackInput, read_told, write_told
 
-FAILED = ".failed"
-"""What pushed readings are called that could not become a tick."""
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
 Reached = Callable[[Stream], int | None]
@@ -71,6 +70,7 @@ class IngestLog:
         self._offers: list[_Offer] = []
         self._queue = threading.Lock()
         self._waiting: deque[Logged] = deque()
+        self._aside: set[str] = set()
         self.lock = threading.RLock()
         """Held while a file is written: whoever holds it sees no readings come."""
         self._find(done)
@@ -80,18 +80,19 @@ class IngestLog:
         for name, size in list(self._log.list("ingest")):
             number = int(name.rpartition("/")[2].partition(".")[0])
             self._number = max(self._number, number)
-            if name.endswith(FAILED):
-                continue
-            if name.endswith(".tmp") or number <= done:
+            if name.endswith((FAILED, RETRY)):
+                self._aside.add(name.removesuffix(FAILED).removesuffix(RETRY))
+            elif name.endswith(".tmp") or number <= done:
                 self._log.remove(name)
             else:
                 self._waiting.append(Logged(number, name, 0, size, reached=self._left(name)))
+        self.restore()
 
     def _left(self, name: str) -> dict[str | None, int]:
         """The times that streams reach with a file of an earlier process. One that cannot be read
         says nothing: the tick that takes it says what is wrong with it."""
         try:
-            return _advances(read_advances(self._log, name))
+            return _advances(read_told(self._log, name))
         except (PlaceError, OSError, ValueError, KeyError):
             return {}
 
@@ -199,6 +200,25 @@ class IngestLog:
         """Keep a file that cannot become a tick under a name that nobody looks for."""
         self._waiting.remove(logged)
         self._log.move(logged.name, logged.name + FAILED)
+        self._aside.add(logged.name)
+
+    def set_asides(self) -> list[str]:
+        """The files that are set aside, and were neither put back nor removed."""
+        return [n + FAILED for n in sorted(self._aside) if self._log.exists(n + FAILED)]
+
+    def restore(self) -> None:
+        """Take files up that were set aside and have been put back, after those that wait."""
+        for name in sorted(self._aside):
+            if self._log.exists(name + FAILED):
+                continue
+            if self._log.exists(name + RETRY):
+                with self.lock:
+                    self._number += 1
+                    again = f"ingest/{self._number:012d}.arrow"
+                    self._log.move(name + RETRY, again)
+                    reached = self._left(again)
+                    self._waiting.append(Logged(self._number, again, 0, 0, time.time(), reached))
+            self._aside.discard(name)
 
 
 def _told(offers: Sequence[_Offer], arrival: Callable[[Stream], int]) -> list[Told]:

@@ -24,8 +24,11 @@ from place.model.types import Row
 from place.plan.catalog import Catalog
 from place.plan.explain import Observed
 from place.plan.query import Query
+from place.runtime.durable.pack import load_pack, read_pack
 from place.runtime.durable.storage import Storage
+from place.runtime.interface import check_rows
 from place.runtime.spark.parts import read_parts
+from place.runtime.spark.task import Probed
 
 
 class Merger:
@@ -58,8 +61,7 @@ class Merger:
         """What the parts in these files change."""
         parts: list[PartialAnswer] = []
         for file in sorted(files):
-            with storage.open(file) as source:
-                parts += read_parts(source, queries)
+            parts += read_parts(load_pack(storage, file), queries)
         return self._answers.take(parts)
 
     def observed(self, query: Query, found: Sequence[bytes]) -> Observed:
@@ -71,6 +73,15 @@ class Merger:
         return answers.observed(PROBE)
 
 
+def whole_rows(query: Query, found: Sequence[Probed], most: int | None) -> list[Row]:
+    """An answer from what each cell has of it; a TooManyRows instead of more than `most`."""
+    check_rows(sum(count for _, _, count in found), most)
+    rows = [row for rows, _, _ in found for row in rows]
+    rows += merged_rows(query, [parts for _, parts, _ in found if parts is not None])
+    check_rows(len(rows), most)
+    return rows
+
+
 def merged_rows(query: Query, found: Sequence[bytes]) -> list[Row]:
     """The answer of a query that was asked, from the parts of the cells."""
     changes = Answers(Dictionary()).take(_asked(query, found))
@@ -79,7 +90,8 @@ def merged_rows(query: Query, found: Sequence[bytes]) -> list[Row]:
 
 def _asked(query: Query, found: Sequence[bytes]) -> list[PartialAnswer]:
     queries = {PROBE: replace(query, name=PROBE), query.name: query}
-    return [part for content in found for part in read_parts(pa.BufferReader(content), queries)]
+    packs = (read_pack(pa.BufferReader(content)) for content in found)
+    return [part for pack in packs for part in read_parts(pack, queries)]
 
 
 def _named(part: PartialAnswer, query: Query) -> PartialAnswer:

@@ -17,7 +17,7 @@ from place.engine.partial_answers import PartialAnswer
 from place.engine.tick_readings import reading_ranks
 from place.model.schema import Column
 from place.plan.query import Query
-from place.runtime.durable.pack import read_facts, read_tables, write_tables
+from place.runtime.durable.pack import Pack, write_tables
 
 
 def write_parts(out: pa.NativeFile, parts: Sequence[PartialAnswer]) -> None:
@@ -36,10 +36,9 @@ def write_parts(out: pa.NativeFile, parts: Sequence[PartialAnswer]) -> None:
     write_tables(out, tables, {"parts": facts})
 
 
-def read_parts(source: pa.NativeFile, queries: Mapping[str, Query]) -> list[PartialAnswer]:
+def read_parts(pack: Pack, queries: Mapping[str, Query]) -> list[PartialAnswer]:
     """The parts of a file, of queries that are known by name."""
-    _, facts = read_facts(source)
-    tables = read_tables(source)
+    tables, facts = pack
     dictionary = Dictionary()
     parts: list[PartialAnswer] = []
     for number, fact in enumerate(facts["parts"]):

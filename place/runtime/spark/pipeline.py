@@ -7,9 +7,7 @@ that leaves nothing but orphans, which are swept; whatever happens after it find
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import threading
 import time
 import uuid
@@ -29,11 +27,13 @@ from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
+from place.runtime.durable.kept_ticks import Keep, KeptTicks
 from place.runtime.durable.manifest import Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
-from place.runtime.durable.storage import Storage, StorageFull
+from place.runtime.durable.storage import Storage
 from place.runtime.spark.catalogs import Catalogs, SharedCatalog
-from place.runtime.spark.merge import Merger, merged_rows
+from place.runtime.spark.failure import failure_of
+from place.runtime.spark.merge import Merger, whole_rows
 from place.runtime.spark.task import (
     CellResult,
     FileInput,
@@ -50,15 +50,6 @@ from place.runtime.spark.task import (
 
 RAW = FileInput | StepsInput
 """Inputs that are no segments yet."""
-
-
-@dataclass(frozen=True)
-class Keep:
-    """What a home directory keeps: deltas to resume from, and readings that were set aside."""
-
-    ticks: int = 1000
-    outbox_bytes: int = 4 << 30
-    quarantine_bytes: int = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ class Entry:
     since: float | None = None
 
 
-OnCommit = Callable[[Manifest], None]
+OnCommit = Callable[[Manifest], object]
 
 
 class Pipeline:
@@ -104,44 +95,35 @@ class Pipeline:
         self._home = home_id
         self.matrix = matrix
         self._threads = threads
-        self._keep = keep
         self._merger = Merger(matrix)
         self._lock = threading.RLock()
         self._catalogs = Catalogs(self._context, storage)
         self.on_commit: list[OnCommit] = []
-        self.last: Manifest | None = None
-        self._kept: list[Manifest] = []
-        self._resume()
+        self.kept = KeptTicks(storage, keep)
+        self.last: Manifest | None = self.kept.last
+        self._check_home()
+        self.kept.open()
 
     @property
     def lock(self) -> threading.RLock:
         """Held while a tick runs: whoever holds it sees no tick begin."""
         return self._lock
 
-    @property
-    def first_kept(self) -> int:
-        """The first tick whose deltas are still there."""
-        return self._kept[0].tick if self._kept else 1
-
-    def _resume(self) -> None:
-        """Go on from the last manifest; sweep what no manifest names."""
-        numbers = manifests.ticks(self.storage)
-        self._kept = [manifests.load(self.storage, number) for number in numbers]
-        for found in self._kept:
-            if found.home != self._home:
-                raise ConfigurationError(
-                    f"manifest {found.tick} belongs to another home",
-                    hint="a home directory cannot be put together from parts of others",
-                )
-        if self._kept:
-            self.last = self._kept[-1]
-            wanted = f"{self.matrix.rows}x{self.matrix.columns}"
-            if self.last.cells != wanted:
-                raise ConfigurationError(
-                    f"the home was made with cells {self.last.cells}, not {wanted}",
-                    hint=f"open it with cells={self.last.cells!r}",
-                )
-        self._sweep_orphans()
+    def _check_home(self) -> None:
+        """What the storage holds must be of this home, and of these cells."""
+        if self.last is None:
+            return
+        if self.last.home != self._home:
+            raise ConfigurationError(
+                f"manifest {self.last.tick} belongs to another home",
+                hint="a home directory cannot be put together from parts of others",
+            )
+        wanted = f"{self.matrix.rows}x{self.matrix.columns}"
+        if self.last.cells != wanted:
+            raise ConfigurationError(
+                f"the home was made with cells {self.last.cells}, not {wanted}",
+                hint=f"open it with cells={self.last.cells!r}",
+            )
 
     # One tick
 
@@ -160,7 +142,7 @@ class Pipeline:
                 ran = time.perf_counter()
                 answered = self._answer(job, catalog, results)
             except PlaceError:
-                self._sweep_attempt(job)
+                self.kept.sweep_attempt(job.attempt)
                 raise
             manifest = self._manifest(job, catalog, entry, results, answered)
             settled = time.perf_counter()
@@ -168,26 +150,26 @@ class Pipeline:
             if entry.since is not None:
                 metrics["lag"] = round(max(0.0, now - entry.since), 6)
             manifest = replace(manifest, metrics=metrics, written=now)
+            manifest = self.kept.planned(manifest, self.delivered)
             point("manifest", number)
             manifests.publish(self.storage, manifest)
             self._merger.is_known = True
             self.last = manifest
-            self._kept.append(manifest)
-            for tell in self.on_commit:
+            self.kept.committed(manifest)
+            for tell in list(self.on_commit):
                 tell(manifest)
-            self._sweep(previous)
+            self.kept.sweep(manifest, previous)
             return manifest
 
-    def probe(self, catalog: Catalog, queries: Sequence[Query]) -> list[list[Row]]:
-        """The answers of queries as of the last tick, in one action."""
+    def probe(
+        self, catalog: Catalog, queries: Sequence[Query], most: int | None = None
+    ) -> list[list[Row]]:
+        """The answers of queries as of the last tick, in one action; of `most` rows each."""
         with self._lock:
-            cells = self._probe_cells(self._job(0, catalog), queries)
-            answers = []
-            for query, found in zip(queries, cells, strict=True):
-                rows = [row for rows, _ in found for row in rows]
-                parts = [parts for _, parts in found if parts is not None]
-                answers.append(rows + merged_rows(query, parts))
-            return answers
+            cells = self._probe_cells(self._job(0, catalog), queries, most)
+            return [
+                whole_rows(query, found, most) for query, found in zip(queries, cells, strict=True)
+            ]
 
     def observe(self, catalog: Catalog, query: Query) -> Observed:
         """What has passed through the plan of a query, in the cells as they are in memory."""
@@ -199,11 +181,13 @@ class Pipeline:
             seen = [seen for seen, _ in found]
             return Observed.together([*seen, self._merger.observed(query, parts)])
 
-    def _probe_cells(self, job: Job, queries: Sequence[Query]) -> list[list[Probed]]:
+    def _probe_cells(
+        self, job: Job, queries: Sequence[Query], most: int | None = None
+    ) -> list[list[Probed]]:
         """For each query, what each cell has of its answer."""
         places = self.matrix.places()
         asked = self._context.parallelize(places, len(places))
-        found = self._collect(asked.map(lambda place: probe_cell(job, place, queries)))
+        found = self._collect(asked.map(lambda place: probe_cell(job, place, queries, most)))
         return [list(each) for each in zip(*found, strict=True)]
 
     def _remember(self, job: Job) -> None:
@@ -213,7 +197,7 @@ class Pipeline:
             merged = list(self._merger.merged(job.before.value))
             cells = self._probe_cells(replace(job, after=job.before), merged) if merged else []
             for query, found in zip(merged, cells, strict=True):
-                self._merger.know(query, [parts for _, parts in found if parts is not None])
+                self._merger.know(query, [parts for _, parts, _ in found if parts is not None])
 
     def _job(self, number: int, catalog: Catalog) -> Job:
         states = dict(self.last.states) if self.last is not None else {}
@@ -281,7 +265,7 @@ class Pipeline:
         try:
             return rdd.collect()
         except Exception as error:  # of Spark, or of the bridge to Java: the text has the cause
-            raise _said(str(error)) from None
+            raise failure_of(str(error)) from None
 
     def _answer(self, job: Job, catalog: Catalog, results: list[CellResult]) -> Posted | None:
         """Settle what several cells have found about the same answers."""
@@ -348,79 +332,11 @@ class Pipeline:
             clocks=first.clocks,
             instants=first.instants,
             totals={**totals, "": told},
+            reasons=manifests.reasons_since(previous, first.reasons, totals),
         )
-
-    # What is kept
-
-    def _sweep_attempt(self, job: Job) -> None:
-        """A tick that failed leaves no files behind, or a full disk would stay full."""
-        with contextlib.suppress(OSError):
-            for directory in ("state", "outbox", "segments", "quarantine"):
-                for name, _ in self.storage.list(directory):
-                    if f"-{job.attempt}-" in name:
-                        self.storage.remove(name)
-
-    def kept_bytes(self) -> int:
-        """The size of the deltas that are kept."""
-        return sum(posted.size for kept in self._kept for posted in kept.outbox)
-
-    def _sweep(self, previous: Manifest | None) -> None:
-        """Remove what the new manifest makes superfluous, and what is more than should be kept."""
-        assert self.last is not None
-        point("sweep", self.last.tick)
-        doomed: list[str] = []
-        if previous is not None:
-            current = {saved.file for saved in self.last.states.values()}
-            doomed += [s.file for s in previous.states.values() if s.file not in current]
-        doomed += [str(item["file"]) for item in self.last.inputs if "file" in item]
-        doomed += [name for name, _ in self.storage.list("segments")]
-        doomed += self._surplus()
-        for name in doomed:
-            with contextlib.suppress(OSError):
-                self.storage.remove(name)
-
-    def _surplus(self) -> list[str]:
-        """The oldest ticks, beyond those that should be kept and that someone still needs."""
-        doomed: list[str] = []
-        size = self.kept_bytes()
-        while len(self._kept) > 1 and (
-            len(self._kept) > self._keep.ticks or size > self._keep.outbox_bytes
-        ):
-            if self._kept[0].tick > self.delivered():
-                break
-            oldest = self._kept.pop(0)
-            size -= sum(posted.size for posted in oldest.outbox)
-            # Who reads beside us looks for the manifest first.
-            doomed += [manifests.name_of(oldest.tick), *oldest.files]
-        if self.last is not None and self.last.quarantine:
-            aside = list(self.storage.list("quarantine"))
-            size = sum(length for _, length in aside)
-            while aside and size > self._keep.quarantine_bytes:
-                name, length = aside.pop(0)
-                size -= length
-                doomed.append(name)
-        return doomed
 
     delivered: Callable[[], int] = staticmethod(lambda: 1 << 62)
     """The last tick that all sinks have got; later ones are kept for them."""
-
-    def _sweep_orphans(self) -> None:
-        """What a killed process has left behind and no manifest names."""
-        named: set[str] = set()
-        if self.last is not None:
-            named |= {saved.file for saved in self.last.states.values()}
-        for kept in self._kept:
-            named |= {*kept.files, *kept.quarantine}
-        oldest = f"quarantine/{self.first_kept:012d}"
-        for directory in ("state", "outbox", "segments", "quarantine"):
-            for name, _ in self.storage.list(directory):
-                is_old = directory == "quarantine" and name < oldest
-                if name not in named and not is_old:
-                    self.storage.remove(name)
-        for directory in ("manifest", "sinks"):
-            for name, _ in self.storage.list(directory):
-                if name.endswith(".tmp"):
-                    self.storage.remove(name)
 
 
 def _as_it_is(item: TickInput) -> TickInput:
@@ -451,20 +367,3 @@ def _metrics(
         "settle": round(settled - ran, 6),
         "seconds": round(settled - began, 6),
     }
-
-
-def _said(text: str) -> PlaceError:
-    """What went wrong in a task, in the words of whoever raised it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        for kind in (StorageFull, ConfigurationError):
-            mark = f"{kind.__module__}.{kind.__name__}: "
-            if mark in line:
-                message, _, hint = line.partition(mark)[2].partition("; ")
-                return kind(message, hint=hint or None)
-        if "No space left on device" in line:
-            return StorageFull("no space left on the disk", hint="free some space and start again")
-    # What Python raised stands at the start of a line, with its name; the rest is where it was.
-    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b.*: ", line[:1000])]
-    told = raised[-1] if raised else lines[0] if lines else "Spark does not say why"
-    return ConfigurationError(f"the tick failed: {told}")

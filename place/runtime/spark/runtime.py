@@ -8,17 +8,19 @@ one when the next begins.
 from __future__ import annotations
 
 import contextlib
-import sys
+import logging
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from place.engine.matrix import Matrix
+from place.engine.worker import Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.delta import Answer, Delta
 from place.model.reading import Input
@@ -28,21 +30,27 @@ from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
 from place.plan.query import Query
+from place.runtime.durable.aside import FAILED
+from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
+from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.outbox import numbered
-from place.runtime.durable.storage import Storage, StorageFull
-from place.runtime.interface import Listener
+from place.runtime.durable.positions import ATTEMPTS, Positions, read_positions
+from place.runtime.durable.storage import Storage, StorageFault
+from place.runtime.intake.check import Rejected
+from place.runtime.intake.quarantine import unpack
+from place.runtime.interface import DurableRuntime, Listener, OnCommit
 from place.runtime.local import plan_of, told_of
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.deliver import Deliveries
-from place.runtime.spark.ingest import FAILED, IngestLog, Logged
-from place.runtime.spark.pipeline import Entry, Keep, Pipeline
-from place.runtime.spark.positions import ATTEMPTS, Positions, read_positions
+from place.runtime.spark.ingest import IngestLog, Logged
+from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput
 from place.runtime.store import CatalogStore
+
+LOG = logging.getLogger("place.spark")
 
 
 class SparkRuntime:
@@ -90,8 +98,8 @@ class SparkRuntime:
         self.pipeline = Pipeline(
             self.spark, Storage(storage), about["id"], matrix, share, keep or Keep()
         )
-        self._keep = keep or Keep()
-        last = self.pipeline.last
+        self.deltas = Deltas(self.pipeline.storage, self.pipeline.kept)
+        last = self.last
         self.ingest = IngestLog(
             Storage(str(self.directory.absolute())),
             self.pipeline.storage,
@@ -125,29 +133,41 @@ class SparkRuntime:
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
+        if self.ingest.due():
+            LOG.info("readings of before are taken first: %d", self.ingest.waiting()[0])
         newest = self._store.load()
         if newest.version != self.catalog.version:
             self._adopt(newest)
         while self.ingest.due():
             try:
                 self.pump()
-            except StorageFull:
+            except StorageFault:
                 raise
             except PlaceError:
                 self.take_singly()
 
     def take_singly(self) -> None:
-        """Make ticks of files that make none together: one that is bad must not stop the rest."""
+        """Make ticks of files that make none together: one that is bad must not stop the rest.
+
+        A fault of the storage is never the readings' fault: only where a tick without them can be
+        made, and all that a tick may have to write can be written, are they to blame.
+        """
         with self.pipeline.lock:
             for logged in self.ingest.due():
                 try:
                     self._take([logged])
-                except StorageFull:
+                except StorageFault:
                     raise
                 except PlaceError as error:
-                    self.tick(Entry())  # if there can be no tick at all, the readings are not bad
+                    self.pipeline.storage.prove([*WRITTEN, "manifest"])
+                    self.tick(Entry())
                     self.ingest.set_aside(logged)
-                    print(f"place: {logged.name}{FAILED} is set aside: {error}", file=sys.stderr)
+                    LOG.error(
+                        "%s%s is set aside (place retry puts it back): %s",
+                        logged.name,
+                        FAILED,
+                        error,
+                    )
 
     def tick(self, entry: Entry) -> Manifest:
         """Run a tick with the catalog as it is."""
@@ -156,7 +176,7 @@ class SparkRuntime:
 
     def check_sinks(self) -> None:
         """Raise if a sink is so far behind that no more should be taken in."""
-        self.deliveries.check(self._keep)
+        self.deliveries.check()
 
     def _committed(self, manifest: Manifest) -> None:
         """A tick is done: sinks and subscribers get its deltas."""
@@ -180,6 +200,42 @@ class SparkRuntime:
         """No tick begins meanwhile."""
         with self.pipeline.lock:
             yield
+
+    @contextlib.contextmanager
+    def idle(self) -> Iterator[bool]:
+        """True if no tick is under way and none is waited for; then none begins meanwhile."""
+        if not self.pipeline.lock.acquire(blocking=False):
+            yield False
+            return
+        try:
+            yield not self.sources.is_waited_for()
+        finally:
+            self.pipeline.lock.release()
+
+    def tend(self) -> None:
+        """Try sinks again that have failed, take up readings that were put back, and raise what
+        has ended a source."""
+        if self.deliveries.wants_retry():
+            with self.idle() as is_idle:
+                if is_idle:
+                    self.deliveries.retry()
+        self.ingest.restore()
+        self.sources.check()
+
+    @property
+    def last(self) -> Manifest | None:
+        """The last tick."""
+        return self.pipeline.last
+
+    def watch(self, listener: OnCommit) -> None:
+        """Tell somebody of each tick from now on."""
+        with self.pipeline.lock:
+            self.pipeline.on_commit.append(listener)
+
+    def unwatch(self, listener: OnCommit) -> None:
+        """Tell somebody no more."""
+        with self.pipeline.lock:
+            self.pipeline.on_commit.remove(listener)
 
     @contextlib.contextmanager
     def _owned(self) -> Iterator[None]:
@@ -218,7 +274,7 @@ class SparkRuntime:
         self.deliveries.forget_dropped()
         try:
             manifest = self.tick(Entry())
-        except PlaceError:
+        except Exception:  # also what cannot be sent to tasks: it must not stop later ticks
             self.catalog = replace(before, version=catalog.version + 1)
             self._store.save(catalog, self.catalog)
             raise
@@ -250,9 +306,20 @@ class SparkRuntime:
         """Checked readings, durable when this returns, for the next tick; their number."""
         return self.ingest.offer(stream, table).number
 
+    def accept_until(self, stream: Stream, told: Sequence[Told]) -> None:
+        """Readings and advances of a stream, durable when this returns, in this order."""
+        with self.ingest.lock:
+            if stream not in self.catalog.streams.values():
+                raise ConfigurationError(f'stream "{stream.name}" does not exist')
+            self.ingest.write(told)
+
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
         return self.ingest.waiting()
+
+    def set_aside(self) -> list[str]:
+        """The files of accepted readings of which no tick could be made."""
+        return self.ingest.set_asides()
 
     def pump(self) -> Manifest | None:
         """One tick of what was accepted; None if nothing waits."""
@@ -277,9 +344,9 @@ class SparkRuntime:
         last = self.pipeline.last
         return BEGINNING if last is None else last.instants.get(streams, BEGINNING)
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
-        return self._probe(query)
+        return self._probe(query, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -295,6 +362,12 @@ class SparkRuntime:
         last = self.pipeline.last
         blank = {"objects": 0, "readings": 0, "late": 0, "bad": 0}
         return blank if last is None else {**blank, **last.totals.get(name, {})}
+
+    def reason(self, stream: str) -> str | None:
+        """Why a reading of a stream was set aside last."""
+        last = self.pipeline.last
+        name = self.catalog.streams[fold(stream)].name
+        return last.reasons.get(name) if last is not None else None
 
     def answers(self, queries: Sequence[str]) -> tuple[int, dict[str, Answer]]:
         """The answers of registered queries as of one tick, and that tick."""
@@ -317,16 +390,12 @@ class SparkRuntime:
                     raise
         raise AssertionError
 
-    def _probe(self, query: Query) -> Answer:
-        (rows,) = self.pipeline.probe(self.catalog, [query])
+    def _probe(self, query: Query, most: int | None = None) -> Answer:
+        (rows,) = self.pipeline.probe(self.catalog, [query], most)
         return Counter(rows)
 
     def _deltas(self, manifest: Manifest) -> list[Delta]:
-        found = [
-            each.delta for each in numbered(self.pipeline.storage, manifest.tick, manifest.files)
-        ]
-        found.sort(key=lambda delta: delta.instant)
-        return found
+        return self.deltas.of(manifest).deltas()
 
     # Ticks that neither a statement nor a push makes
 
@@ -351,6 +420,11 @@ class SparkRuntime:
         """Streams have reached these times, by the clock on the wall."""
         return self.tick(Entry([AdvanceInput(at, stream) for stream, at in times.items()]))
 
+    def quarantined(self, manifest: Manifest) -> list[Rejected]:
+        """The rows that a tick has set aside, with the reasons."""
+        files = (self.pipeline.storage.read(name) for name in manifest.quarantine)
+        return [rejected for content in files for rejected in unpack(content)]
+
     # For those who go on in Spark
 
     def attach(self, stream: str, frame: DataFrame) -> None:
@@ -364,3 +438,8 @@ class SparkRuntime:
         if queries:
             reader = reader.option("queries", "\n".join(queries))
         return reader.load()
+
+
+if TYPE_CHECKING:
+    # It has all that servers and operators ask of a runtime whose ticks last.
+    _IS_DURABLE: type[DurableRuntime] = SparkRuntime

@@ -8,20 +8,26 @@ the console while all is well, and one readable sentence when it is not.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
 import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from place.engine.matrix import Matrix
 from place.errors import ConfigurationError
+from place.runtime.spark.console import taken_down
 from place.runtime.spark.java import keep_file, prepare_java
 
+LOG = logging.getLogger("place.spark")
 KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 """Spark's own connector, which its Python package does not hold."""
 LOOPBACK = "127.0.0.1"  # a number: the name `localhost` does not resolve everywhere
@@ -46,7 +52,7 @@ appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
 
 
@@ -68,16 +74,30 @@ def start_session(
         # Spark asks for the address of the machine's own name, which need not have one.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     chosen = {**session_settings(master, ui=ui), **(settings or {})}
+    began = time.monotonic()
     try:
+        if SparkContext._gateway is None:
+            LOG.info("starting Spark (%s)", master)
+            _launch({"spark.master": master, "spark.app.name": app_name, **chosen})
         builder = SparkSession.builder.master(master).appName(app_name)
         for name, value in chosen.items():
             builder = builder.config(name, value)
         with _interrupts_kept():
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
     except Exception as error:  # of Java, of the bridge to it, or of the system: no common base
         raise ConfigurationError(
             f'Spark did not start with master "{master}": {_cause(error)}', hint=_hint()
         ) from None
+    LOG.info("Spark runs after %.1f s", time.monotonic() - began)
+    return session
+
+
+def _launch(settings: Mapping[str, str]) -> None:
+    """Start Java as Spark would, but with a console of its own."""
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with taken_down() as console:
+        gateway = launch_gateway(conf, {"stderr": console})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from place.runtime.durable.manifest import Mark
 from place.runtime.durable.storage import StorageFull, digest
 from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
+from place.runtime.intake.future import latest_time, wall_clock
 from place.runtime.spark.pipeline import Entry, Given
 from place.runtime.spark.session import KAFKA
 from place.runtime.spark.task import (
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
 FILES_PER_TICK = 64
 MESSAGES_PER_TICK = 1_000_000
 PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-NAMES = "file STRING, bad BIGINT, quarantine ARRAY<STRING>, seconds DOUBLE, number INT"
+NAMES = (
+    "file STRING, bad BIGINT, quarantine ARRAY<STRING>, seconds DOUBLE, number INT, reason STRING"
+)
 
 BEAT = 0.5
 """Seconds between the ticks of a generator whose steps come faster than that."""
@@ -162,7 +165,7 @@ class Sources:
         """Raise what has ended a source."""
         for error in list(self._failures.values()):
             raise error
-        for running in self._running.values():
+        for running in list(self._running.values()):  # which other threads begin and end
             ended = running.query.exception() if running.query is not None else None
             if ended is not None:
                 raise _failed(running, str(ended))
@@ -171,7 +174,7 @@ class Sources:
         """Has a source data that is not yet in a tick?"""
         return any(
             running.query is not None and bool(running.query.status["isDataAvailable"])
-            for running in self._running.values()
+            for running in list(self._running.values())
         )
 
     def _wait(self, running: Running) -> None:
@@ -341,20 +344,34 @@ def _files_entry(stream: Stream) -> FromBatch:
     """Only paths pass through Spark: tasks read the files."""
     name, arrives = stream.name, stream.time is None
 
-    def make(row: Any) -> TickInput:
-        return FileInput(name, row[0], row[1], row[1] if arrives else None)
+    def entry(frame: DataFrame, _: int) -> Entry:
+        latest = latest_time(stream, wall_clock())
 
-    return lambda frame, _: Entry(given=lambda job: Given(frame.rdd, make))
+        def make(row: Any) -> TickInput:
+            return FileInput(name, row[0], row[1], row[1] if arrives else None, latest)
+
+        return Entry(given=lambda job: Given(frame.rdd, make))
+
+    return entry
 
 
-Route = Callable[[Job, Iterable[pa.RecordBatch]], PackInput | None]
+Route = Callable[[Job, Iterable[pa.RecordBatch], int], PackInput | None]
+"""Checks rows and writes their segments; the number is the latest time that they may have."""
 
 
-def _through(frame: DataFrame, job: Job, stream: str, route: Route) -> Given:
+def _through(stream: Stream, route: Route) -> FromBatch:
     """The rows of a DataFrame pass through Spark once, into segments; their names go on."""
 
+    def entry(frame: DataFrame, _: int) -> Entry:
+        latest = latest_time(stream, wall_clock())
+        return Entry(given=lambda job: _routed(frame, job, stream.name, route, latest))
+
+    return entry
+
+
+def _routed(frame: DataFrame, job: Job, stream: str, route: Route, latest: int) -> Given:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        made = route(job, batches)
+        made = route(job, batches, latest)
         if made is not None:
             yield pa.RecordBatch.from_pydict(
                 {
@@ -363,33 +380,34 @@ def _through(frame: DataFrame, job: Job, stream: str, route: Route) -> Given:
                     "quarantine": [list(made.quarantine)],
                     "seconds": [made.seconds],
                     "number": pa.array([made.order], pa.int32()),
+                    "reason": pa.array([made.reason], pa.string()),
                 }
             )
 
     def named(row: Any) -> TickInput:
-        return PackInput(row[0], row[4], stream, row[1], tuple(row[2]), row[3])
+        return PackInput(row[0], row[4], stream, row[1], tuple(row[2]), row[3], row[5])
 
     return Given(frame.mapInArrow(write, NAMES).rdd, named)
 
 
 def _frame_entry(stream: Stream) -> FromBatch:
-    def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
+    def route(job: Job, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
         if not sum(batch.num_rows for batch in found):
             return None
         number = _partition()
         table = pa.Table.from_batches(found)
-        now = int(time.time() * 1e6)
-        arrival = job.arrival(stream, now) if stream.time is None else None
-        routed = check_table(stream, table, f"partition {number}", arrival=arrival)
+        arrival = job.arrival(stream, wall_clock()) if stream.time is None else None
+        source = f"partition {number}"
+        routed = check_table(stream, table, source, arrival=arrival, latest=latest)
         return keep_routed(job, stream.name, {UNORDERED: routed}, number, start)
 
-    return lambda frame, _: Entry(given=lambda job: _through(frame, job, stream.name, route))
+    return _through(stream, route)
 
 
 def _kafka_entry(stream: Stream) -> FromBatch:
-    def route(job: Job, batches: Iterable[pa.RecordBatch]) -> PackInput | None:
+    def route(job: Job, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
         if not sum(batch.num_rows for batch in found):
@@ -404,11 +422,11 @@ def _kafka_entry(stream: Stream) -> FromBatch:
             arrival = times.combine_chunks() if stream.time is None else None
             source = f"partition {partition} from offset {some.column('offset')[0]}"
             parts[str(partition)] = check_json(
-                stream, some.column("value"), source, arrival=arrival
+                stream, some.column("value"), source, arrival=arrival, latest=latest
             )
         return keep_routed(job, stream.name, parts, _partition(), start)
 
-    return lambda frame, _: Entry(given=lambda job: _through(frame, job, stream.name, route))
+    return _through(stream, route)
 
 
 def _partition() -> int:

@@ -36,9 +36,14 @@ from place.plan.query import Query
 from place.runtime.durable.crash import point
 from place.runtime.durable.manifest import Posted, Saved
 from place.runtime.durable.outbox import write_outbox
-from place.runtime.durable.pack import read_facts, read_tables, write_tables
+from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Storage, digest
-from place.runtime.intake.check import Rejected, Routed, late_readings
+from place.runtime.intake.check import (
+    Rejected,
+    Routed,
+    last_late,
+    late_readings,
+)
 from place.runtime.intake.files import read_file
 from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
@@ -55,12 +60,14 @@ _KEPT: OrderedDict[tuple[str, str], tuple[str, Worker]] = OrderedDict()
 
 @dataclass(frozen=True)
 class FileInput:
-    """A file of a stream's source, still to be read and checked; `order` is its place."""
+    """A file of a stream's source, still to be read and checked; `order` is its place, `latest` the
+    latest time that its readings may have."""
 
     stream: str
     path: str
     order: int = 0
     arrival: int | None = None
+    latest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,8 @@ class PackInput:
     bad: int = 0
     quarantine: tuple[str, ...] = ()
     seconds: float = 0.0
+    reason: str | None = None
+    """Why a row was set aside, if any was."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,8 @@ class CellResult:
     readings: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why a reading of a stream was set aside, where any was."""
     objects: dict[str, int] = field(default_factory=dict)
     clocks: dict[str, int | None] = field(default_factory=dict)
     instants: dict[str, int] = field(default_factory=dict)
@@ -188,7 +199,8 @@ def keep_routed(
     rejected = [bad for routed in parts.values() for bad in routed.rejected]
     aside = _set_aside(job, stream, rejected)
     seconds = time.perf_counter() - start
-    return PackInput(file, order, stream, len(rejected), aside, seconds)
+    reason = str(rejected[0]) if rejected else None
+    return PackInput(file, order, stream, len(rejected), aside, seconds, reason)
 
 
 def _keep_told(job: Job, told: Sequence[Told]) -> str:
@@ -206,7 +218,7 @@ def _read(job: Job, item: FileInput) -> Routed:
     stream = job.after.value.streams[fold(item.stream)]
     filesystem, path = _opened(item.path)
     arrival = None if item.arrival is None else job.arrival(stream, item.arrival)
-    return read_file(stream, path, filesystem, arrival=arrival)
+    return read_file(stream, path, filesystem, arrival=arrival, latest=item.latest)
 
 
 def _opened(path: str) -> tuple[pa.fs.FileSystem, str]:
@@ -246,9 +258,7 @@ def write_told(out: pa.NativeFile, told: Sequence[Told]) -> None:
 
 def read_told(storage: Storage, name: str) -> list[Told]:
     """The segments and advances of a file, in their order."""
-    with storage.open(name) as source:
-        _, facts = read_facts(source)
-        tables = read_tables(source)
+    tables, facts = load_pack(storage, name)
     told: list[Told] = []
     for item in facts["told"]:
         if "table" in item:
@@ -256,14 +266,6 @@ def read_told(storage: Storage, name: str) -> list[Told]:
         else:
             told.append(Advance(item["advance"], item["stream"]))
     return told
-
-
-def read_advances(storage: Storage, name: str) -> list[Advance]:
-    """The advances of a file, without its segments."""
-    with storage.open(name) as source:
-        _, facts = read_facts(source)
-    told = facts["told"]
-    return [Advance(item["advance"], item["stream"]) for item in told if "advance" in item]
 
 
 # Match and answer
@@ -311,22 +313,29 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
         for stream, bad in rejected.items():
             result.bad[stream] = result.bad.get(stream, 0) + len(bad)
             result.quarantine += _set_aside(job, stream, bad)
+            if bad:
+                result.reasons[stream] = str(bad[0])
         for segment in worker.aside:
-            late = late_readings(job.after.value.streams[fold(segment.stream)], segment.table)
+            definition = job.after.value.streams[fold(segment.stream)]
+            late = late_readings(definition, segment.table)
             result.quarantine += _set_aside(job, segment.stream, late)
+            result.reasons[segment.stream] = last_late(definition, segment.table)
     else:  # one cell tells for all
-        result.quarantine, result.bad = (), {}
+        result.quarantine, result.bad, result.reasons = (), {}, {}
     _tell(worker, result)
     _keep(job.storage, result.cell, token, worker)
     _spare_the_collector()
     return result
 
 
-Probed = tuple[list[Row], bytes | None]
-"""A cell's part of an answer: rows, or a part as `write_parts` has it."""
+Probed = tuple[list[Row], bytes | None, int]
+"""A cell's part of an answer: rows, or a part as `write_parts` has it; and how many rows these are,
+of which none are made if they are too many."""
 
 
-def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]:
+def probe_cell(
+    job: Job, place: Place, queries: Sequence[Query], most: int | None = None
+) -> list[Probed]:
     """This cell's parts of the answers of queries."""
     worker = _resume(job, place)
     answers: list[Probed] = []
@@ -334,8 +343,10 @@ def probe_cell(job: Job, place: Place, queries: Sequence[Query]) -> list[Probed]
         found = worker.probe(query, _tables(job.storage, worker.catalog))
         parts = [each for each in found if isinstance(each, PartialAnswer)]
         changes = settle([each for each in found if isinstance(each, Change)])
-        rows = [delta.row for change in changes for delta in change.deltas()]
-        answers.append((rows, _packed(parts)))
+        count = sum(map(len, changes))
+        made = changes if most is None or count <= most else []
+        rows = [delta.row for change in made for delta in change.deltas()]
+        answers.append((rows, _packed(parts), count))
     cell = cell_name(place)
     if cell in job.states:
         _keep(job.storage, cell, job.states[cell].token, worker)
@@ -398,8 +409,7 @@ def _resume(job: Job, place: Place) -> Worker:
     if kept is not None and token == saved.token:
         return kept
     catalog: Catalog = job.before.value
-    with job.storage.open(saved.file) as source:
-        state = read_tables(source)
+    state = load_pack(job.storage, saved.file).tables
     return load_worker(place, catalog, _tables(job.storage, catalog), state, job.threads)
 
 
@@ -418,8 +428,7 @@ def table_file(catalog: Catalog, name: str) -> str:
 
 def _tables(storage: Storage, catalog: Catalog) -> TableOf:
     def table_of(name: str) -> pa.Table:
-        with storage.open(table_file(catalog, name)) as source:
-            return read_tables(source)["rows"]
+        return load_pack(storage, table_file(catalog, name)).tables["rows"]
 
     return table_of
 
@@ -441,6 +450,8 @@ def _gather(
             result.times["route"] = max(result.times.get("route", 0.0), item.seconds)
             if item.stream is not None:
                 result.bad[item.stream] = result.bad.get(item.stream, 0) + item.bad
+                if item.reason:
+                    result.reasons[item.stream] = item.reason
         elif isinstance(item, StepsInput):
             told += _made(job, item)
         else:

@@ -18,7 +18,7 @@ from place.errors import ConfigurationError
 from place.model.schema import Stream, find_column
 from place.model.types import Type
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.pack import read_tables
+from place.runtime.durable.pack import load_pack
 from place.runtime.durable.storage import Storage
 
 ATTEMPTS = 5
@@ -53,8 +53,7 @@ def read_positions(storage: Storage, manifest: Manifest, stream: Stream) -> Posi
         raise ConfigurationError(f'the objects of stream "{stream.name}" have no places')
     for cell, saved in sorted(manifest.states.items()):
         if cell.endswith("-0"):
-            with storage.open(saved.file) as source:
-                state = read_tables(source)
+            state = load_pack(storage, saved.file).tables
             found = subjects_of(state, stream.name)
             if found is not None and found.num_rows:
                 tables.append(_named(stream, found, state[TEXTS].column("text")))
