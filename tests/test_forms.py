@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from typing import Any
 
 import pytest
@@ -192,3 +194,50 @@ def test_a_name_that_is_dropped_and_registered_in_one_text_is_another_query() ->
         told = [(delta.sign, delta.row) for delta in result.deltas]
         assert told == [(1, (1,)), (-1, (1,)), (1, (2,))]
         assert session.answer("q") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT id, x FROM S INSIDE (0, 0, 100) WINDOW 4 ROWS",
+        "SELECT S.id, S.x FROM S, S AS P WHERE S.id = P.id INSIDE (0, 0, 100) WINDOW PREVIOUS",
+    ],
+)
+def test_windows_of_one_text_begin_with_what_each_of_them_holds(select: str) -> None:
+    """Some entries have left the windows' store, so that those of the first query move when the
+    next one is loaded."""
+    session = place.connect()
+    session.sql("CREATE STREAM S (id BIGINT KEY, x DOUBLE, y DOUBLE)")
+    session.sql(f"REGISTER QUERY first AS {select}")
+    for i in range(10):
+        session.push("S", [(i % 4, i, 0)], time=i)
+    text = ";".join(f"REGISTER QUERY q{i} AS {select}" for i in range(5))
+    deltas = session.sql(text).deltas
+    expected = session.answer("first")
+    for i in range(5):
+        assert sorted(d.row for d in deltas if d.query == f"q{i}") == expected
+        assert session.answer(f"q{i}") == expected
+
+
+def test_digits_of_other_scripts_are_no_numbers() -> None:
+    known, forms = catalog(), Forms()
+    form = "REGISTER QUERY q AS SELECT id FROM Cars WHERE id = {} INSIDE (0, 0, {})"
+    for i in range(4):
+        bound(known, form.format(i, i + 1), forms)
+    for wrong in (form.format("٣", 1), form.format(1, "３"), form.format(1, "3.٤")):
+        found = bound(known, wrong, forms)
+        assert isinstance(found, str)
+        assert found == bound_plainly(known, wrong)
+
+
+def test_forms_hold_no_rows_of_tables() -> None:
+    """A table that is loaded again and again would stay in memory as often as that."""
+    forms, session = Forms(), place.connect()
+    session.sql(CATALOG)
+    rows = weakref.ref(session.catalog.contents["owners"])
+    for i in range(3):
+        sql = f"REGISTER QUERY q{i} AS SELECT id FROM Cars INSIDE (0, 0, {i + 1})"
+        bound(session.catalog, sql, forms)
+    session.sql("DROP TABLE Owners")
+    gc.collect()
+    assert rows() is None

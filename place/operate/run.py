@@ -99,7 +99,7 @@ def _serve(
     try:
         while not stopping.wait(POLL):
             runtime.tend()
-            clock.look(time.time())
+            clock.look(time.monotonic())
             news.look(time.monotonic())
     finally:
         hush_spark()
@@ -110,10 +110,11 @@ def _serve(
 
 
 class IdleClock:
-    """Moves streams that are silent by the clock on the wall.
+    """Moves streams that are silent, by how long they are.
 
     A stream that told time t and then nothing for a while is at t and that while, less the pause
-    that was allowed for. The manifest records it as an input, so that a replay sees the same.
+    that was allowed for, whatever the clock on the wall is set to meanwhile. The manifest records
+    it as an input, so that a replay sees the same.
     """
 
     def __init__(self, runtime: DurableRuntime, idle: int) -> None:
@@ -122,7 +123,7 @@ class IdleClock:
         self._heard: dict[str, tuple[int, float, int]] = {}
 
     def look(self, now: float) -> None:
-        """See who is silent, and advance it."""
+        """See who is silent at `now`, in seconds of a clock that only goes on; advance it."""
         with self._runtime.idle() as is_idle:
             if self._idle and is_idle:
                 self._advance(now)

@@ -90,7 +90,7 @@ class Forms:
             catalog.streams,
             catalog.tables,
             catalog.regions,
-            catalog.contents,
+            catalog.revisions,  # as its contents, whose rows would be held
             current(),
         )
         key = (lifted.skeleton, *map(id, stands_on))

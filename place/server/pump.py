@@ -81,4 +81,4 @@ class Pump:
         while not self._stopping.is_set() and self._runtime.pump() is not None:
             pass
         if self._look is not None and not self._stopping.is_set():
-            self._look(time.time())
+            self._look(time.monotonic())

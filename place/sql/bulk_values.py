@@ -16,7 +16,7 @@ LONG = 4096
 
 _HEAD = re.compile(r"""\s*+CREATE\s++TABLE\s[^'"\-/]*?\bAS\s++VALUES\s*+(?=\()""", re.I)
 _LITERAL = r"""(?:'[^']*+(?:''[^']*+)*+'
-  | [-+]?+\d++(?:\.\d*+)?+(?:[eE][-+]?+\d++)?+(?![\w.])
+  | [-+]?+[0-9]++(?:\.[0-9]*+)?+(?:[eE][-+]?+[0-9]++)?+(?![\w.])
   | (?:TRUE|FALSE|NULL)\b)"""
 _ROW = re.compile(rf"\s*+\(\s*+({_LITERAL}(?:\s*+,\s*+{_LITERAL})*+)\s*+\)\s*+(,)?+", re.I | re.X)
 _VALUE = re.compile(_LITERAL, re.I | re.X)

@@ -14,7 +14,6 @@ from place.engine.objects import Objects
 from place.engine.operators.contract import NEVER
 from place.engine.readings import END, QUERY, SLOT, Readings
 from place.engine.tick import Tick
-from place.kernels.arrays import Longs
 from place.model.schema import Column
 
 
@@ -36,7 +35,7 @@ class Previous:
         self._previous = previous
         self._needed = needed
         self._held = Readings(columns, ranks, dictionary)
-        self._begun: list[Longs] = []
+        self._begun: list[int] = []
         self._ended: list[int] = []
 
     def begin(self, query: int, content: pa.Table | None) -> None:
@@ -46,7 +45,7 @@ class Previous:
             slots = self._held.load(content.set_column(0, "0", numbers))
             keys = self._held.ranks(slots).values[1].astype(np.int64)
             self._held.set_slots(slots, self._store.find_all(keys))
-            self._begun.append(slots)
+            self._begun.append(query)
 
     def end(self, query: int) -> None:
         """A query ends; its pairs leave."""
@@ -63,9 +62,11 @@ class Previous:
     def take(self, flow: Flow, tick: Tick) -> Flow:
         """Take the readings that have one before them, until their objects speak again."""
         parts = [Flow.of_marks(flow.marks)]
-        for slots in self._begun:
-            parts.append(self._held.flow(slots, np.full(len(slots), tick.until), 1))
-        self._begun = []
+        if self._begun:  # by their numbers: entries move where others are loaded
+            held = self._held.held()
+            new = held[np.isin(self._held.fact(QUERY, held), self._begun)]
+            parts.append(self._held.flow(new, np.full(len(new), tick.until), 1))
+            self._begun = []
         if self._ended:
             held = self._held.held()
             gone = held[np.isin(self._held.fact(QUERY, held), self._ended)]

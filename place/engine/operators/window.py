@@ -40,13 +40,14 @@ class Window:
         self._stream = stream
         self._dictionary = dictionary
         self._held = Readings(columns, ranks, dictionary)
-        self._begun: list[Longs] = []
+        self._begun: list[int] = []
         self._ended: list[int] = []
 
     def begin(self, query: int, content: pa.Table | None) -> None:
         """A query begins with what its window holds already."""
         if content is not None and content.num_rows:
-            self._begun.append(self._held.load(_of_query(content, query)))
+            self._held.load(_of_query(content, query))
+            self._begun.append(query)
 
     def end(self, query: int) -> None:
         """A query ends; what its window holds leaves."""
@@ -63,9 +64,11 @@ class Window:
     def take(self, flow: Flow, span: Span) -> Flow:
         """Take the readings that come, and let go of those that are over or too many."""
         parts = [Flow.of_marks(flow.marks)]
-        for slots in self._begun:
-            parts.append(self._held.flow(slots, np.full(len(slots), span.until), 1))
-        self._begun = []
+        if self._begun:  # by their numbers: entries move where others are loaded
+            held = self._held.held()
+            new = held[np.isin(self._held.fact(QUERY, held), self._begun)]
+            parts.append(self._held.flow(new, np.full(len(new), span.until), 1))
+            self._begun = []
         if self._ended:
             held = self._held.held()
             gone = held[np.isin(self._held.fact(QUERY, held), self._ended)]

@@ -84,8 +84,12 @@ def signature(secret: str, body: bytes) -> str:
 
 
 def sender() -> httpx.AsyncClient:
-    """What sends messages to any number of addresses."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+    """What sends messages to any number of addresses, each by a connection of its own.
+
+    Connections are known by the number that they lead to, not by the name whose certificate was
+    checked. One that is kept for a name would also be used for another name of that number.
+    """
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     return httpx.AsyncClient(timeout=PATIENCE, follow_redirects=False, limits=limits)
 
 

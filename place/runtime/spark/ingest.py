@@ -2,6 +2,9 @@
 
 Whoever pushes waits for the disk, not for a tick. Readings that come while the disk is busy are
 written together, in the order in which they came.
+
+Readings of a stream without a time column have the time at which they came. That never goes back:
+where the clock on the wall does, it is the next microsecond after what the stream has reached.
 """
 
 from __future__ import annotations
@@ -10,34 +13,37 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from place.engine.worker import Segment, Told
-from place.errors import ConfigurationError
+from place.errors import ConfigurationError, PlaceError
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY
 from place.runtime.durable.storage import Storage
-from place.runtime.spark.task import PackInput, write_told
+from place.runtime.spark.task import PackInput, read_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
+Reached = Callable[[Stream], int | None]
+"""The time that a stream has reached by the last tick, if it has got anything."""
 READINGS_PER_TICK, BYTES_PER_TICK = 1_000_000, 256 << 20
 
 
 @dataclass(frozen=True)
 class Logged:
-    """A file of the log that no tick has taken."""
+    """A file of the log that no tick has taken, and the times that streams reach with it."""
 
     number: int
     name: str
     readings: int = 0
     size: int = 0
     since: float | None = None
+    reached: Mapping[str | None, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -53,12 +59,14 @@ class _Offer:
 class IngestLog:
     """Numbered files in the directory `ingest` of a home."""
 
-    def __init__(self, log: Storage, storage: Storage, done: int, has: Has) -> None:
+    def __init__(
+        self, log: Storage, storage: Storage, done: int, has: Has, reached: Reached
+    ) -> None:
         self._log = log
         self._has = has
+        self._reached = reached
         self._storage = storage
         self._number = done
-        self._now = 0  # the last time of arrival
         self._offers: list[_Offer] = []
         self._queue = threading.Lock()
         self._waiting: deque[Logged] = deque()
@@ -77,8 +85,16 @@ class IngestLog:
             elif name.endswith(".tmp") or number <= done:
                 self._log.remove(name)
             else:
-                self._waiting.append(Logged(number, name, 0, size))
+                self._waiting.append(Logged(number, name, 0, size, reached=self._left(name)))
         self.restore()
+
+    def _left(self, name: str) -> dict[str | None, int]:
+        """The times that streams reach with a file of an earlier process. One that cannot be read
+        says nothing: the tick that takes it says what is wrong with it."""
+        try:
+            return _advances(read_told(self._log, name))
+        except (PlaceError, OSError, ValueError, KeyError):
+            return {}
 
     def write(self, told: Sequence[Told]) -> Logged:
         """A file of readings and advances, durable when this returns."""
@@ -94,7 +110,7 @@ class IngestLog:
                     self._log.remove(draft)
                 raise
             readings = sum(each.table.num_rows for each in told if isinstance(each, Segment))
-            logged = Logged(self._number, name, readings, size, time.time())
+            logged = Logged(self._number, name, readings, size, time.time(), _advances(told))
             self._waiting.append(logged)
             return logged
 
@@ -120,15 +136,25 @@ class IngestLog:
         offers = [offer for offer in offers if offer.error is None]
         if not offers:
             return
-        self._now = max(self._now + 1, int(time.time() * 1e6))
         try:
-            logged = self.write(_told(offers, self._now))
+            logged = self.write(_told(offers, self._arrival))
         except Exception as error:  # each of those who wait is told
             for offer in offers:
                 offer.error = error
         else:
             for offer in offers:
                 offer.logged = logged
+
+    def _arrival(self, stream: Stream) -> int:
+        """When readings that are written now come: later than all that their stream was told.
+
+        What a tick has taken is in its manifest, and the rest is in files that wait: both last.
+        """
+        now, known = int(time.time() * 1e6), self._reached(stream)
+        told = [] if known is None else [known]
+        for each in tuple(self._waiting):
+            told += [each.reached[name] for name in (stream.name, None) if name in each.reached]
+        return max(now, max(told, default=now - 1) + 1)
 
     def waiting(self) -> tuple[int, int]:
         """The readings and the bytes that no tick has taken."""
@@ -190,21 +216,35 @@ class IngestLog:
                     self._number += 1
                     again = f"ingest/{self._number:012d}.arrow"
                     self._log.move(name + RETRY, again)
-                    self._waiting.append(Logged(self._number, again, since=time.time()))
+                    reached = self._left(again)
+                    self._waiting.append(Logged(self._number, again, 0, 0, time.time(), reached))
             self._aside.discard(name)
 
 
-def _told(offers: Sequence[_Offer], now: int) -> list[Told]:
+def _told(offers: Sequence[_Offer], arrival: Callable[[Stream], int]) -> list[Told]:
     """What offers tell. Readings without a time of their own come when they are written, so that
     the order of the log is that of their times, and then their instant is complete."""
     told: list[Told] = []
-    stamped: set[str] = set()
+    stamped: dict[str, int] = {}
     for offer in offers:
         name, table = offer.stream.name, offer.table
         if offer.stream.time is None:
+            now = stamped[name] = stamped.get(name) or arrival(offer.stream)
             place = table.num_columns - 2
             times = pa.array(np.full(table.num_rows, now))
             table = table.set_column(place, table.schema.field(place), times)
-            stamped.add(name)
         told.append(Segment(name, table))
-    return told + [Advance(now, name) for name in sorted(stamped)]
+    return told + [Advance(now, name) for name, now in sorted(stamped.items())]
+
+
+def _advances(told: Iterable[Told]) -> dict[str | None, int]:
+    """The times that streams (None: all of them) have reached after what is told.
+
+    Readings whose time is that of their arrival, or was given for all of them, are followed by an
+    advance to it.
+    """
+    reached: dict[str | None, int] = {}
+    for each in told:
+        if isinstance(each, Advance):
+            reached[each.stream] = max(each.time, reached.get(each.stream, each.time))
+    return reached

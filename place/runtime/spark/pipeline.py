@@ -215,6 +215,7 @@ class Pipeline:
             after,
             states,
             os.getpid(),
+            self.last.clocks if self.last is not None else {},
         )
 
     def know(self, catalog: Catalog) -> SharedCatalog:

@@ -105,6 +105,7 @@ class SparkRuntime:
             self.pipeline.storage,
             last.ingest if last is not None else 0,
             lambda stream: stream in self.catalog.streams.values(),
+            self.reached,
         )
         self.catalog = self._store.load(last.catalog) if last is not None else Catalog()
         self.pipeline.know(self.catalog)
@@ -187,6 +188,12 @@ class SparkRuntime:
         """The version of the catalog in which a stream or sink was created."""
         kind = "stream" if isinstance(definition, Stream) else "sink"
         return self._store.since(kind, fold(definition.name))
+
+    def reached(self, stream: Stream) -> int | None:
+        """The time that a stream has reached by the last tick, if it has got anything."""
+        last = self.pipeline.last
+        closed = None if last is None else last.clocks.get(stream.name)
+        return None if closed is None else closed + stream.lateness
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:

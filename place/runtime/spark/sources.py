@@ -398,7 +398,7 @@ def _frame_entry(stream: Stream) -> FromBatch:
             return None
         number = _partition()
         table = pa.Table.from_batches(found)
-        arrival = wall_clock() if stream.time is None else None
+        arrival = job.arrival(stream, wall_clock()) if stream.time is None else None
         source = f"partition {number}"
         routed = check_table(stream, table, source, arrival=arrival, latest=latest)
         return keep_routed(job, stream.name, {UNORDERED: routed}, number, start)

@@ -28,6 +28,7 @@ from place.engine.matrix import Matrix, Place
 from place.engine.partial_answers import Found, PartialAnswer
 from place.engine.worker import Segment, TableOf, Told, Worker
 from place.model.reading import Advance
+from place.model.schema import Stream
 from place.model.types import Row
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
@@ -105,7 +106,8 @@ TickInput = FileInput | PackInput | AdvanceInput | StepsInput
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a tick have to know. `before` is the catalog of the saved states."""
+    """What all tasks of a tick have to know. `before` is the catalog of the saved states, and
+    `clocks` are the last complete instants of streams then."""
 
     storage: Storage
     tick: int
@@ -116,6 +118,16 @@ class Job:
     after: Any
     states: dict[str, Saved]
     driver: int
+    clocks: Mapping[str, int | None] = field(default_factory=dict)
+
+    def arrival(self, stream: Stream, at: int) -> int:
+        """When readings come that have no time of their own, if a clock says that it was `at`.
+
+        Where that clock has gone back so far that they would be late, they come right after what
+        their stream has reached.
+        """
+        closed = self.clocks.get(stream.name)
+        return at if closed is None or at > closed else closed + stream.lateness + 1
 
 
 @dataclass
@@ -167,7 +179,7 @@ def route(job: Job, inputs: Iterable[TickInput]) -> Iterator[TickInput]:
     for item in inputs:
         start = time.perf_counter()
         if isinstance(item, FileInput):
-            routed = _read(job.after.value, item)
+            routed = _read(job, item)
             yield keep_routed(job, item.stream, {None: routed}, item.order, start)
         elif isinstance(item, StepsInput):
             file = _keep_told(job, _made(job, item))
@@ -202,10 +214,11 @@ def _made(job: Job, item: StepsInput) -> list[Told]:
     return Steps(job.storage, stream).told(item.first, item.after)
 
 
-def _read(catalog: Catalog, item: FileInput) -> Routed:
-    stream = catalog.streams[fold(item.stream)]
+def _read(job: Job, item: FileInput) -> Routed:
+    stream = job.after.value.streams[fold(item.stream)]
     filesystem, path = _opened(item.path)
-    return read_file(stream, path, filesystem, arrival=item.arrival, latest=item.latest)
+    arrival = None if item.arrival is None else job.arrival(stream, item.arrival)
+    return read_file(stream, path, filesystem, arrival=arrival, latest=item.latest)
 
 
 def _opened(path: str) -> tuple[pa.fs.FileSystem, str]:
@@ -428,7 +441,7 @@ def _gather(
     rejected: dict[str, list[Rejected]] = {}
     for item in inputs:
         if isinstance(item, FileInput):
-            routed = _read(job.after.value, item)
+            routed = _read(job, item)
             told.append(Segment(item.stream, routed.segment))
             rejected.setdefault(item.stream, []).extend(routed.rejected)
         elif isinstance(item, PackInput):
