@@ -279,3 +279,21 @@ def test_errors_of_tasks_are_told_apart_by_whose_fault_they_are() -> None:
         "ValueError: the readings are strange": ConfigurationError,
     }.items():
         assert type(failure_of(around.format(line))) is kind, line
+
+
+def test_a_changelog_of_one_query_has_its_columns(tmp_path: Path) -> None:
+    with place.connect() as session:
+        session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)")
+        session.sql("REGISTER QUERY q AS SELECT id, ts, x AS sign FROM Cars")
+        query = session.query("q")
+    rows = (pa.array([1, 2]), pa.array([3_000_000, None]), pa.array([0.5, 1.5]))
+    found = TickDeltas.of(7, pieces_of([Change((query,), 1, np.array([5, 6]), rows, True)]))
+    plain, wide = found.changelog(), found.changelog(query=query)
+    assert wide.select(plain.column_names).equals(plain)
+    assert wide.column_names[6:] == ["id", "ts", "sign_"]  # sign is the delta's own
+    assert wide["ts"].type == pa.timestamp("us", "UTC")
+    assert wide["sign_"].to_pylist() == [0.5, 1.5]
+    other = place.connect()
+    other.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)")
+    other.sql("REGISTER QUERY q AS SELECT id FROM Cars")
+    assert found.changelog(query=other.query("q")).equals(plain)

@@ -31,7 +31,8 @@ from place.model.time import SECOND
 from place.operate.aside import complain
 from place.operate.options import add_spark_options, read_setup, spark_settings
 from place.plan.catalog import fold
-from place.runtime.durable.deltas import CHANGELOG, TickDeltas
+from place.plan.query import Query
+from place.runtime.durable.deltas import TickDeltas, changelog_schema
 from place.runtime.durable.outbox import pieces_of
 from place.runtime.intake.check import Rejected, late_readings
 from place.runtime.intake.files import read_file
@@ -47,7 +48,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "replay",
         help="run recorded readings through registered queries into a changelog",
         description="Runs recorded readings through the queries of a setup file and writes all"
-        " deltas to a Parquet file: query, sign, row (a JSON array), instant, tick, position."
+        " deltas to a Parquet file: query, sign, row (a JSON array), instant, tick, position; where"
+        " there is one query, also the columns of its rows."
         " Readings are csv files with a header of the stream's columns, json lines or parquet, also"
         " gzipped; a column op may say disappear. Rows that are wrong are set aside beside the"
         " changelog, with the reason. The changelog does not depend on the runtime, the cells or"
@@ -86,13 +88,14 @@ class Player(Protocol):
 class InProcess:
     """The reference or the local runtime."""
 
-    def __init__(self, session: Session, stream: Stream) -> None:
+    def __init__(self, session: Session, stream: Stream, query: Query | None) -> None:
         self._session = session
         self._stream = stream
+        self._query = query
         self._latest: int | None = None
 
     def play(self, tick: int, paths: Sequence[str]) -> Taken:
-        taken = Taken(0, [], CHANGELOG.empty_table())
+        taken = Taken(0, [], changelog_schema(self._query).empty_table())
         segments = []
         for path in paths:
             arrival = _modified(path) if self._stream.time is None else None
@@ -107,7 +110,7 @@ class InProcess:
         runtime = self._session.runtime
         if isinstance(runtime, LocalRuntime):
             changes = runtime.take([Segment(self._stream.name, table)])
-            taken.changelog = TickDeltas.of(tick, pieces_of(changes)).changelog()
+            taken.changelog = TickDeltas.of(tick, pieces_of(changes)).changelog(query=self._query)
             for late in runtime.workers[0].aside:
                 taken.rejected += late_readings(self._stream, late.table)
         else:
@@ -117,7 +120,7 @@ class InProcess:
 
     def end(self, tick: int) -> pa.Table:
         if self._latest is None:
-            return CHANGELOG.empty_table()
+            return changelog_schema(self._query).empty_table()
         over = Advance(self._latest + self._stream.lateness, self._stream.name)
         return self._shown(self._session.feed([over]), tick)
 
@@ -131,15 +134,16 @@ class InProcess:
             for name, group in groups.items()
             for change in from_deltas(queries[fold(name)], group)
         ]
-        return TickDeltas.of(tick, pieces_of(changes)).changelog()
+        return TickDeltas.of(tick, pieces_of(changes)).changelog(query=self._query)
 
 
 class OnSpark:
     """The runtime on Spark: files are read by its tasks."""
 
-    def __init__(self, session: Session, stream: Stream) -> None:
+    def __init__(self, session: Session, stream: Stream, query: Query | None) -> None:
         self._runtime = durable(session.runtime)
         self._stream = stream
+        self._query = query
 
     def play(self, tick: int, paths: Sequence[str]) -> Taken:
         before = self._runtime.statistics(self._stream.name)
@@ -151,13 +155,15 @@ class OnSpark:
         after = self._runtime.statistics(self._stream.name)
         rejected = self._runtime.quarantined(manifest)
         count = after["readings"] + after["late"] - before["readings"] - before["late"]
-        return Taken(count, rejected, self._runtime.deltas.of(manifest).changelog())
+        return Taken(
+            count, rejected, self._runtime.deltas.of(manifest).changelog(query=self._query)
+        )
 
     def end(self, tick: int) -> pa.Table:
         manifest = self._runtime.finish(self._stream.name)
         if manifest is None:
-            return CHANGELOG.empty_table()
-        return self._runtime.deltas.of(manifest).changelog()
+            return changelog_schema(self._query).empty_table()
+        return self._runtime.deltas.of(manifest).changelog(query=self._query)
 
 
 def _modified(path: str) -> int:
@@ -184,8 +190,10 @@ def run(arguments: argparse.Namespace) -> int:
         session.loader.directory = arguments.setup.resolve().parent
         session.sql(text)
         stream = _stream(session, arguments.stream)
-        player: Player = OnSpark(session, stream) if on_spark else InProcess(session, stream)
-        return _play(player, stream, arguments, console)
+        query = _only_query(session)
+        play = OnSpark if on_spark else InProcess
+        player: Player = play(session, stream, query)
+        return _play(player, stream, changelog_schema(query), arguments, console)
 
 
 def _stream(session: Session, name: str | None) -> Stream:
@@ -200,7 +208,19 @@ def _stream(session: Session, name: str | None) -> Stream:
     return streams[0]
 
 
-def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console: Console) -> int:
+def _only_query(session: Session) -> Query | None:
+    """The query of a changelog that is of one query; None where there are several."""
+    queries = list(session.catalog.queries.values())
+    return queries[0] if len(queries) == 1 else None
+
+
+def _play(
+    player: Player,
+    stream: Stream,
+    schema: pa.Schema,
+    arguments: argparse.Namespace,
+    console: Console,
+) -> int:
     files: list[str] = arguments.readings
     step = arguments.files_per_tick or 1
     aside = arguments.out.with_name(arguments.out.name + ".quarantine.jsonl")
@@ -210,7 +230,7 @@ def _play(player: Player, stream: Stream, arguments: argparse.Namespace, console
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
         Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar,
-        pq.ParquetWriter(arguments.out, CHANGELOG) as writer,
+        pq.ParquetWriter(arguments.out, schema) as writer,
         aside.open("wb") as set_aside,
     ):
         task = bar.add_task("files", total=len(files))

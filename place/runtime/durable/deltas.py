@@ -7,7 +7,7 @@ gets each delta once, however often it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from place.errors import ConfigurationError
 from place.model.delta import Delta
+from place.model.segment import ARROW
+from place.model.types import Type
+from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.outbox import Piece, read_outbox, rows_as_json
@@ -45,6 +48,29 @@ CHANGELOG = pa.schema(
     ]
 )
 """A delta as others read it: `row` is a JSON array, (tick, position) the id."""
+
+
+_SHOWN: dict[Type, pa.DataType] = {
+    **ARROW,
+    Type.TIMESTAMP: pa.timestamp("us", "UTC"),
+    Type.INTERVAL: pa.duration("us"),
+}
+
+
+def changelog_schema(query: Query | None = None) -> pa.Schema:
+    """The columns of a changelog; where it is of one query, those of its rows, too.
+
+    A column that is called like one of the changelog's gets an underscore.
+    """
+    if query is None:
+        return CHANGELOG
+    taken, fields = set(CHANGELOG.names), list(CHANGELOG)
+    for name, kind in zip(query.names, query.types, strict=True):
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        fields.append(pa.field(name, _SHOWN[kind]))
+    return pa.schema(fields)
 
 
 class NotKept(ConfigurationError):
@@ -109,12 +135,14 @@ class TickDeltas:
         """The deltas without their ids."""
         return [each.delta for each in self.numbered()]
 
-    def changelog(self, names: set[str] | None = None) -> pa.Table:
-        """The deltas as others read them, of some queries or of all."""
-        tables = []
-        for piece, positions in self.placed:
-            if names is not None and not names & set(piece.names):
-                continue
+    def changelog(self, names: set[str] | None = None, query: Query | None = None) -> pa.Table:
+        """The deltas as others read them, of some queries or of all; if they are all of one query,
+        that may be given, and its columns are columns, too."""
+        mine = [each for each in self.placed if names is None or names & set(each.piece.names)]
+        if query is not None and any(each.piece.types != query.types for each in mine):
+            query = None  # they are of another query that had its name
+        tables, schema = [], changelog_schema(query)
+        for piece, positions in mine:
             columns = [
                 piece.queries.dictionary_decode(),
                 piece.signs,
@@ -123,14 +151,26 @@ class TickDeltas:
                 pa.array(np.full(len(positions), self.tick)),
                 pa.array(positions),
             ]
-            table = pa.table(columns, schema=CHANGELOG)
+            if query is not None:
+                columns += [_shown(values, kind) for values, kind in _typed(piece)]
+            table = pa.table(columns, schema=schema)
             if names is not None and not names.issuperset(piece.names):
                 table = table.filter(pc.is_in(table["query"], pa.array(sorted(names))))
             tables.append(table)
         if not tables:
-            return CHANGELOG.empty_table()
+            return schema.empty_table()
         whole = pa.concat_tables(tables)
         return whole.sort_by("position") if len(tables) > 1 else whole
+
+
+def _typed(piece: Piece) -> Iterable[tuple[pa.Array, Type]]:
+    return zip(piece.columns, piece.types, strict=True)
+
+
+def _shown(values: pa.Array, kind: Type) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values.cast(_SHOWN[kind])
 
 
 def _positions(pieces: Sequence[Piece]) -> list[NDArray[np.int64]]:

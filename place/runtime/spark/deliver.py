@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from place.errors import ConfigurationError
 from place.model.schema import External, Sink
+from place.plan.catalog import fold
 from place.runtime.durable.crash import point
 from place.runtime.durable.deltas import WHOLE
 from place.runtime.durable.manifest import Manifest
@@ -165,8 +166,11 @@ class Deliveries:
     def _deliver(self, delivery: Delivery, newest: Manifest) -> None:
         storage = self._runtime.pipeline.storage
         names = set(delivery.sink.queries) if delivery.sink.queries is not None else None
+        query = None
+        if names is not None and len(names) == 1 and isinstance(delivery.target, ParquetTarget):
+            query = self._runtime.catalog.queries.get(fold(next(iter(names))))
         for found in self._runtime.deltas.after((delivery.tick, WHOLE), newest.tick):
-            changelog = found.changelog(names)
+            changelog = found.changelog(names, query)
             if changelog.num_rows:
                 delivery.target.deliver(found.tick, changelog)
                 point("delivery", found.tick)
