@@ -102,7 +102,7 @@ def open_session(setting: Setting, cache: float | None) -> Session:
 
 def answers(session: Session, setting: Setting) -> set[tuple[int, int]]:
     """All rows that all queries hold now."""
-    return {(q, int(row[0])) for q in range(setting.queries) for row in session.answer(f"q{q}")}  # type: ignore[arg-type]
+    return {(q, int(row[0])) for q in range(setting.queries) for row in session.answer(f"q{q}")}
 
 
 def kept(session: Session) -> int:

@@ -14,26 +14,27 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from place.connection import Connection
 from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, suggestion
 from place.model.delta import Delta, ordered
-from place.model.reading import Advance, Input
+from place.model.reading import Advance, Input, Reading
+from place.model.result import DeltaList, Pushed
 from place.model.result import Result as Result
 from place.model.schema import Column, Stream
 from place.model.table_rows import TableRows
+from place.model.tabular import Rows
 from place.model.time import SECOND, parse_duration
-from place.model.types import Row
+from place.model.types import Moment
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.runtime.durable.deltas import Deltas, Numbered
 from place.runtime.durable.kept_ticks import Keep
-from place.runtime.intake.pushed import Moment, disappearance_of, moment_of, readings_of
+from place.runtime.intake.pushed import disappearance_of, moment_of, readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
@@ -42,42 +43,12 @@ from place.sql.limits import Limits as Limits
 from place.sql.limits import within as within
 from place.sql.statements import Change
 from place.statements import Statements
+from place.subscription import LocalSubscription, Subscriptions
 
 if TYPE_CHECKING:
     from place.client import Client
 
 RUNTIMES = ("local", "reference", "spark")
-LONGEST_BACKLOG = 1_000_000
-
-
-@dataclass
-class Subscription:
-    """The deltas of one query since it was subscribed to: first its answer, then each change.
-
-    Iterating takes the deltas that are there now. A subscriber that lets more than a million
-    wait is told so and dropped: memory is bounded.
-    """
-
-    query: str
-    waiting: deque[Delta] = field(default_factory=deque)
-    overrun: bool = False
-
-    def offer(self, delta: Delta) -> None:
-        if len(self.waiting) >= LONGEST_BACKLOG:
-            self.waiting.clear()
-            self.overrun = True
-        if not self.overrun:
-            self.waiting.append(delta)
-
-    def __iter__(self) -> Iterator[Delta]:
-        while self.waiting:
-            yield self.waiting.popleft()
-        if self.overrun:
-            raise ConfigurationError(
-                f'the subscription to "{self.query}" fell more than {LONGEST_BACKLOG:,} deltas'
-                " behind and was dropped",
-                hint="subscribe again: it starts with the whole answer",
-            )
 
 
 class Session:
@@ -86,7 +57,7 @@ class Session:
     def __init__(self, runtime: Runtime, loader: TableLoader) -> None:
         self.runtime = runtime
         self.loader = loader
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions = Subscriptions(runtime.catalog)
         self._statements = Statements(runtime, self._load, self._deliver)
 
     def _load(self, path: str, columns: tuple[Column, ...]) -> tuple[tuple[Column, ...], TableRows]:
@@ -132,8 +103,8 @@ class Session:
 
     # Readings
 
-    def push(self, stream: str, rows: Any, time: Moment | None = None) -> list[Delta]:
-        """Push readings; the deltas that they cause.
+    def push(self, stream: str, rows: Any, time: Moment | None = None) -> Pushed:
+        """Push readings; the deltas that they cause, and how many were taken and how many late.
 
         They are rows of values in column order, dicts by column name, or a table of Arrow, pandas
         or polars. If one is wrong, none is taken. `time` (a datetime, a date, an ISO text, or
@@ -142,20 +113,27 @@ class Session:
         """
         definition = self.stream(stream)
         moment = None if time is None else moment_of(time)
-        inputs: list[Input] = [*readings_of(definition, rows, moment)]
-        if moment is not None:
-            inputs.append(Advance(moment, definition.name))
-        return self.feed(inputs)
+        readings = readings_of(definition, rows, moment)
+        ends = [] if moment is None else [Advance(moment, definition.name)]
+        return self._push(definition, readings, ends)
 
-    def disappear(self, stream: str, key: Any, time: Moment) -> list[Delta]:
+    def disappear(self, stream: str, key: Any, time: Moment) -> Pushed:
         """Tell that an object disappears at a time."""
-        return self.feed([disappearance_of(self.stream(stream), key, moment_of(time))])
+        definition = self.stream(stream)
+        return self._push(definition, [disappearance_of(definition, key, moment_of(time))], [])
 
-    def advance(self, time: Moment) -> list[Delta]:
+    def advance(self, time: Moment) -> Pushed:
         """Tell that all streams have reached a time; the deltas of what expires by then."""
-        return self.feed([Advance(moment_of(time))])
+        return Pushed(self.feed([Advance(moment_of(time))]))
 
-    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+    def _push(self, stream: Stream, readings: Sequence[Reading], ends: Sequence[Advance]) -> Pushed:
+        with self.runtime.pause():
+            before = self.runtime.statistics(stream.name)["late"]
+            deltas = self.feed([*readings, *ends])
+            late = self.runtime.statistics(stream.name)["late"] - before
+        return Pushed(deltas, taken=len(readings) - late, late=late)
+
+    def feed(self, inputs: Sequence[Input]) -> DeltaList:
         """One tick of readings and advances."""
         with self.runtime.pause():
             return self._deliver(self.runtime.feed(inputs))
@@ -172,21 +150,19 @@ class Session:
 
     # Answers
 
-    def answer(self, query: str) -> list[Row]:
+    def answer(self, query: str) -> Rows:
         """The rows of a registered query's answer now, in a stable order."""
-        self.query(query)
-        return list(ordered(self.runtime.answer(query).elements()))
+        plan = self.query(query)
+        return Rows(plan.names, plan.types, ordered(self.runtime.answer(query).elements()))
 
-    def subscribe(self, query: str) -> Subscription:
+    def subscribe(self, query: str) -> LocalSubscription:
         """Subscribe to a query: its answer as positive deltas, then every delta."""
         plan = self.query(query)
-        subscription = Subscription(plan.name)
         with self.runtime.pause():
-            for row in self.answer(query):
-                subscription.offer(Delta(plan.name, 1, row, self.runtime.instant(query)))
-            self._subscriptions.append(subscription)
+            instant = self.runtime.instant(query)
+            first = [Delta(plan.name, 1, row, instant) for row in self.answer(query)]
             self.runtime.listener = self._deliver
-        return subscription
+            return self._subscriptions.add(plan, first)
 
     # Sources and sinks of the runtime on Spark
 
@@ -224,7 +200,8 @@ class Session:
         """
         names = {self.query(name).name for name in queries} or None
         deltas: Deltas = self._on_spark("ids of deltas").deltas
-        return deltas.numbered(after, names)
+        named = self._subscriptions.namer(self.catalog)
+        return (each._replace(delta=named(each.delta)) for each in deltas.numbered(after, names))
 
     def _on_spark(self, what: str) -> Any:
         if self.runtime.name != "spark":
@@ -244,17 +221,14 @@ class Session:
             )
         return found
 
-    def _deliver(self, deltas: list[Delta]) -> list[Delta]:
-        for subscription in self._subscriptions:
-            for delta in deltas:
-                if delta.query == subscription.query:
-                    subscription.offer(delta)
-        self._subscriptions = [each for each in self._subscriptions if not each.overrun]
-        return deltas
+    def _deliver(self, deltas: list[Delta]) -> DeltaList:
+        return self._subscriptions.deliver(self.catalog, deltas)
 
 
 @overload
 def connect(home: str, *, token: str | None) -> Client: ...
+@overload
+def connect(home: str) -> Connection: ...  # type: ignore[overload-overlap] # a Session is one, too
 @overload
 def connect(
     home: str | Path | None = None,
@@ -280,7 +254,7 @@ def connect(
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
     keep: str | None = None,
-) -> Session | Client:
+) -> Connection:
     """Open a session: durable in the directory `home`, or without one only while it is open.
 
     `master` (`local[*]`, `spark://…`) starts Spark, or attaches to the session that is active, and
@@ -290,7 +264,9 @@ def connect(
     those who resume. Without a master `runtime` is `local`, in this process,
     or `reference`, which computes every answer from its definition.
 
-    An address of a server (`http://…`, with the `token` that it wants) opens a session there.
+    An address of a server (`http://…`, with the `token` that it wants) gives a Client of it. For a
+    type checker a text alone may be either, a Connection: a Path, or a runtime, says Session, and a
+    token, if it is None, says Client.
     """
     if isinstance(home, str) and home.startswith(("http://", "https://")):
         from place.client import Client  # and its libraries, for those who are elsewhere

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from place.errors import PlaceError, StatementError, suggestion
 from place.model.delta import Delta, ordered
-from place.model.result import Result
+from place.model.result import DeltaList, Result
 from place.model.types import Row, Type
 from place.plan.apply import apply
 from place.plan.bind_query import bind_query
@@ -28,7 +28,7 @@ from place.sql.scan import split
 
 LONG_TEXT = 100_000
 """Characters of a text that is executed without garbage collection."""
-Deliver = Callable[[list[Delta]], list[Delta]]
+Deliver = Callable[[list[Delta]], DeltaList]
 
 
 class Statements:
@@ -63,7 +63,9 @@ class Statements:
             results += self._together(waiting)
         if not results:
             return Result("nothing to do")
-        return replace(results[-1], deltas=tuple(d for result in results for d in result.deltas))
+        return replace(
+            results[-1], deltas=DeltaList(d for result in results for d in result.deltas)
+        )
 
     def execute(self, text: str) -> Iterator[Result]:
         """Execute the statements of a text one by one."""
@@ -111,7 +113,7 @@ class Statements:
             results.append(Result(_said(statement, is_done=changed is not catalog)))
             catalog = changed
         if catalog is not before:
-            deltas = tuple(self._deliver(self._runtime.change(catalog)))
+            deltas = self._deliver(self._runtime.change(catalog))
             results[-1] = replace(results[-1], deltas=deltas)
         if wrong is not None:
             raise wrong

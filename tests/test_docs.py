@@ -103,6 +103,15 @@ def test_the_python_of_the_readme_works() -> None:
     assert scope["session"].answer("near") == [(1,)]  # type: ignore[attr-defined]
 
 
+def test_the_python_of_the_python_page_works() -> None:
+    text = (ROOT / "docs" / "python.md").read_text("utf-8").partition("## The same over HTTP")[0]
+    codes = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(codes) == 4
+    scope: dict[str, object] = {}
+    for code in codes:
+        exec(code, scope)
+
+
 def test_the_prompt_of_the_readme_works() -> None:
     """What stands after `place>` is typed, and what is answered contains the other lines."""
     (transcript,) = re.findall(r"place sql\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

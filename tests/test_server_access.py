@@ -53,6 +53,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("DELETE", "/quotas/{name}"): {"admin"},
     ("GET", "/streams"): READERS,
     ("POST", "/streams/{name}/readings"): {"admin", "ingest"},
+    ("POST", "/streams/{name}/disappear"): {"admin", "ingest"},
+    ("POST", "/advance"): {"admin", "ingest"},
     ("GET", "/map/about"): READERS,
     ("GET", "/map/roads/{stream}"): READERS,
     ("WS", "/map"): READERS,

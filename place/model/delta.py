@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
 
+from place.model.record import Record, unique_names
+from place.model.time import moment_at
 from place.model.types import Row
 
 Sign = Literal[1, -1]
@@ -23,6 +26,20 @@ class Delta(NamedTuple):
     sign: Sign
     row: Row
     instant: int
+
+    @property
+    def time(self) -> datetime:
+        """The instant as a datetime in UTC."""
+        return moment_at(self.instant)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its query, sign and instant, and the columns of its row where their names are known."""
+        head = {"query": self.query, "sign": self.sign, "instant": self.time}
+        if not isinstance(self.row, Record):
+            return {**head, "row": self.row}
+        own = self.row.as_dict()
+        names = unique_names([*head, *own])[len(head) :]
+        return {**head, **dict(zip(names, own.values(), strict=True))}
 
 
 FEW = 1000

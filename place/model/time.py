@@ -157,12 +157,21 @@ def instant_of(moment: date) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def moment_at(instant: int) -> datetime:
+    """An instant as a datetime in UTC.
+
+    >>> moment_at(1_500_000).isoformat()
+    '1970-01-01T00:00:01.500000+00:00'
+    """
+    return _EPOCH + timedelta(microseconds=instant)
+
+
 def format_timestamp(instant: int) -> str:
     """
     >>> format_timestamp(1_500_000)
     '1970-01-01 00:00:01.5'
     """
-    moment = _EPOCH + timedelta(microseconds=instant)
+    moment = moment_at(instant)
     text = moment.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
     return text + (f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else "")
 

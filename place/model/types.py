@@ -30,6 +30,8 @@ from place.model.time import (
 
 Value = int | float | str | bool | None
 Row = tuple[Value, ...]
+Moment = str | int | date | np.datetime64
+"""A time as it is given in Python; also a datetime or a Timestamp of pandas, which are dates."""
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 

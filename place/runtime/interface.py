@@ -157,8 +157,9 @@ class DurableRuntime(Runtime, Protocol):
     def accept(self, stream: Stream, table: pa.Table) -> int:
         """Checked readings, durable when this returns, for the next tick; their number."""
 
-    def accept_until(self, stream: Stream, told: Sequence[Told]) -> None:
-        """Readings and advances of a stream, durable when this returns, in this order."""
+    def accept_until(self, stream: Stream | None, told: Sequence[Told]) -> None:
+        """Readings and advances, durable when this returns, in this order; of one stream, if there
+        is still that one, or of all."""
 
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""

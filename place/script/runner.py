@@ -267,7 +267,7 @@ class ScriptRunner:
         if wanted != got:
             raise self._failure(_difference(block.expected, lines))
 
-    def _check_rows(self, block: Block, rows: list[Row], types: tuple[Type, ...]) -> None:
+    def _check_rows(self, block: Block, rows: Sequence[Row], types: tuple[Type, ...]) -> None:
         lines = [format_row(row, types) for row in rows]
         self.outcome.lines[block.last] = lines
         if block.expected is None or self.complete:

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 import place.web
 from place import __version__
-from place.server import operate, queries, quotas, readings, updates, webhooks
+from place.server import operate, pushes, queries, quotas, readings, updates, webhooks
 from place.server.access import Gate
 from place.server.errors import Refused, add_handlers
 from place.server.state import Server
@@ -35,7 +35,7 @@ def make_app(server: Server) -> FastAPI:
     )
     app.state.place = server
     add_handlers(app)
-    for part in (queries, readings, updates, webhooks, quotas, operate):
+    for part in (queries, readings, pushes, updates, webhooks, quotas, operate):
         app.include_router(part.router)
     if importlib.util.find_spec("place.server.map") is not None:
         from place.server import map as live

@@ -13,7 +13,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from place.errors import ConfigurationError, InternalError, LimitError, PlaceError, StatementError
+from place.errors import (
+    ConfigurationError,
+    InternalError,
+    LimitError,
+    PlaceError,
+    ReadingError,
+    StatementError,
+)
 from place.runtime.durable.storage import StorageFault, StorageFull
 
 LOG = logging.getLogger("place.server")
@@ -106,6 +113,8 @@ def described(error: PlaceError) -> tuple[int, dict[str, Any]]:
     if isinstance(error, InternalError):
         LOG.error("a bug: %s", error)
         return 500, error_body("internal", "this is a bug of the server; its log says more")
+    if isinstance(error, ReadingError):
+        return 400, error_body("wrong_reading", error.message, error.hint)
     code = "refused" if isinstance(error, ConfigurationError) else "wrong"
     return 400, error_body(code, error.message, error.hint)
 

@@ -26,7 +26,7 @@ from place.runtime.intake.files import check_json
 from place.runtime.intake.future import latest_time, wall_clock
 from place.runtime.intake.judge import check_moment
 from place.runtime.intake.lines import blocks_of
-from place.runtime.intake.pushed import check_rows, moment_of
+from place.runtime.intake.pushed import check_rows, moment_of, wrong_row
 from place.server.access import Sender, server_of
 from place.server.arrow_body import read_stream, wrong_arrow
 from place.server.errors import Refused, busy, not_found, too_large
@@ -196,6 +196,9 @@ async def push(
             " it, so that its instant is complete",
         ),
     ] = None,
+    whole: Annotated[
+        bool, Query(description="if one reading is wrong, take none, and say which")
+    ] = False,
 ) -> Taken:
     """Take readings. They are on the disk when this answers; the next tick takes them."""
     server = server_of(request)
@@ -206,23 +209,27 @@ async def push(
     media = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
     async with received(server, request) as body:
         taken = await to_thread.run_sync(
-            accept, server, stream, media, body, at, limiter=server.writes
+            accept, server, stream, media, body, at, whole, limiter=server.writes
         )
     if taken.taken or taken.late:
         server.pump.tell()
     return taken
 
 
-def accept(server: Server, stream: Stream, media: str, body: bytes, at: str | None) -> Taken:
-    """Check readings and make those that are good durable."""
+def accept(
+    server: Server, stream: Stream, media: str, body: bytes, at: str | None, whole: bool
+) -> Taken:
+    """Check readings and make those that are good durable; all of them or none if `whole`."""
     now = wall_clock()
     latest = latest_time(stream, now)
-    moment = None if at is None else _moment(at, latest)
+    moment = None if at is None else checked_moment(at, latest)
     arrival = now if stream.time is None and moment is None else moment
     try:
         routed = read_body(stream, media, body, arrival, latest)
     except RecursionError:
         raise Refused(400, "wrong_json", "the body is nested too deeply") from None
+    if whole and routed.rejected:
+        raise wrong_row(routed.rejected[0])
     late = _late(server, stream, routed.segment)
     if moment is not None:
         _accept_until(server, stream, routed.segment, moment)
@@ -236,7 +243,7 @@ def accept(server: Server, stream: Stream, media: str, body: bytes, at: str | No
     return _taken(routed, late)
 
 
-def _moment(text: str, latest: int) -> int:
+def checked_moment(text: str, latest: int | None) -> int:
     """A time that a stream may reach: one that a reading may have."""
     try:
         moment = moment_of(text)

@@ -51,8 +51,8 @@ class Written:
 def execute(server: Server, who: Who, text: str) -> tuple[Result, int]:
     """Execute the statements of a text in order; the last one's result, and the deltas of all.
 
-    A run of queries that are registered, or dropped, is one tick. An error says which statement
-    was wrong; those before it have taken effect.
+    A run of definitions is one tick, and so is a run of queries that are dropped. An error says
+    which statement was wrong; those before it have taken effect.
     """
     with limits.within(server.limits_of(who)):
         return _executed(server, who, text)
@@ -61,11 +61,11 @@ def execute(server: Server, who: Who, text: str) -> tuple[Result, int]:
 def _executed(server: Server, who: Who, text: str) -> tuple[Result, int]:
     result, deltas = Result("nothing to do"), 0
     mine = {query.name for query in server.visible(who)}
-    for kind, group in groupby(_parsed(text), key=_run_of):
+    for kind, group in groupby(_parsed(text), key=lambda written: _run_of(written, who)):
         if kind is None:
             results = [_single(server, who, written, text) for written in group]
         else:
-            results = _together(server, who, group)
+            results = _together(server, who, group, text)
         mine |= {query.name for query in server.visible(who)}
         for result in results:
             deltas += sum(delta.query in mine for delta in result.deltas)
@@ -80,25 +80,24 @@ def _parsed(text: str) -> Iterator[Written]:
             raise StatementError("the statement is nested too deeply") from None
 
 
-def _run_of(written: Written) -> str | None:
-    """Statements of one kind of run can be made effective together."""
+def _run_of(written: Written, who: Who) -> str | None:
+    """Statements of one kind of run can be made effective together.
+
+    What others own is dropped in a run of its own: its subscribers have to be told.
+    """
     statement = written.statement
-    if isinstance(statement, s.Creation) and kind_of(statement).owned:
+    if isinstance(statement, s.Drop) and KINDS[statement.kind].owned:
+        return "drop"
+    if isinstance(statement, s.Creation) and (who.is_admin or kind_of(statement).owned):
         return "define"
-    is_owned = isinstance(statement, s.Drop) and KINDS[statement.kind].owned
-    return "drop" if is_owned else None
+    return None
 
 
 def _single(server: Server, who: Who, written: Written, text: str) -> Result:
     statement, sql, offset = written.statement, written.sql, written.offset
     _check_role(server, who, statement)
-    if isinstance(statement, s.CreateStream):
-        _check_name(statement.name)
     if isinstance(statement, s.Show) and statement.kind == "query":
         return _queries(server, who)
-    if isinstance(statement, s.CreateStream | s.CreateSink):
-        whole = confined(sql, statement, server.settings.data)
-        text, sql = text[:offset] + whole + text[offset + len(sql) :], whole
     try:
         return server.session.run(sql, text, offset)
     except StatementError as error:
@@ -108,14 +107,13 @@ def _single(server: Server, who: Who, written: Written, text: str) -> Result:
 # Queries are registered and dropped by those who own them
 
 
-def _together(server: Server, who: Who, group: Iterable[Written]) -> list[Result]:
-    """A run of queries to register or to drop, as one tick."""
+def _together(server: Server, who: Who, group: Iterable[Written], text: str) -> list[Result]:
+    """A run of definitions, or of queries to drop, as one tick."""
     changes: list[tuple[Change, str]] = []
     error: PlaceError | None = None
     try:
         for written in group:
-            assert isinstance(written.statement, s.RegisterQuery | s.Drop)
-            changes.append((written.statement, written.sql.strip()))
+            changes.append(_prepared(server, written, text))
     except PlaceError as wrong:  # the next one cannot be read; these can
         error = wrong
     results = [
@@ -124,6 +122,21 @@ def _together(server: Server, who: Who, group: Iterable[Written]) -> list[Result
     if error is not None:
         raise error
     return results
+
+
+def _prepared(server: Server, written: Written, text: str) -> tuple[Change, str]:
+    """A change as it is made: paths are whole, and within the data directory."""
+    statement, sql, offset = written.statement, written.sql, written.offset
+    assert isinstance(statement, Change)
+    if isinstance(statement, s.CreateStream | s.CreateSink):
+        if isinstance(statement, s.CreateStream):
+            _check_name(statement.name)
+        whole = confined(sql, statement, server.settings.data)
+        if whole != sql:
+            around = text[:offset] + whole + text[offset + len(sql) :]
+            statement, sql = parse_one(whole, around, offset), whole
+            assert isinstance(statement, Change)
+    return statement, sql.strip()
 
 
 def _parts(

@@ -84,16 +84,21 @@ def serving(
     idle: int = 300_000,
     tls: tuple[Path, Path] | None = None,
     keep: Keep | None = None,
+    port: int = 0,
     **options: Any,
 ) -> Iterator[Running]:
-    """A server on a port of its own; `idle` is how soon silent streams go on, in microseconds."""
+    """A server on a port of its own, or on that of one that was stopped.
+
+    `idle` is how soon silent streams go on, in microseconds.
+    """
     settings = Settings(**{"data": home / "data", **options})
     door = Door(settings)
     with (
         Listener(socket.AF_INET, settings) as listener,
         opened(home, keep=keep) as session,
     ):
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         prepare(session, settings, setup)
         server = Server(session, home, settings, IdleClock(runtime_of(session), idle).look)
         url = f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}"

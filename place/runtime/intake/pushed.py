@@ -10,8 +10,7 @@ where an object disappears.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from place.errors import ReadingError
 from place.model.reading import Reading
 from place.model.schema import Stream
 from place.model.segment import read_segment
-from place.model.types import Type, ValueMismatch, coerce, shown
+from place.model.types import Moment, Type, ValueMismatch, coerce, shown
 from place.runtime.intake.check import (
     OP,
     Rejected,
@@ -32,9 +31,6 @@ from place.runtime.intake.convert import convert_objects
 from place.runtime.intake.future import latest_time, wall_clock
 from place.runtime.intake.json_file import Item, ObjectReader
 from place.runtime.intake.judge import DISAPPEAR, check_moment, examine
-
-Moment: TypeAlias = str | int | date | np.datetime64
-"""A time as it is given in Python; also a datetime or a Timestamp of pandas, which are dates."""
 
 MOMENT_EXPECTED = (
     "a time is a datetime, a date, a text like '2026-01-31 12:00:00', or microseconds since 1970"
@@ -88,7 +84,7 @@ def readings_of(
     else:
         routed = _check_frame(stream, *table, time, latest)
     for rejected in routed.rejected[:1]:
-        raise _wrong(rejected)
+        raise wrong_row(rejected)
     return read_segment(stream, routed.segment)
 
 
@@ -127,7 +123,8 @@ def disappearance_of(stream: Stream, key: Any, time: int) -> Reading:
     return reading
 
 
-def _wrong(rejected: Rejected) -> ReadingError:
+def wrong_row(rejected: Rejected) -> ReadingError:
+    """The error of a push that is refused for one of its readings."""
     reason = rejected.reason
     if rejected.line is not None:
         comma = "," if reason.startswith("column ") else ":"

@@ -306,10 +306,11 @@ class SparkRuntime:
         """Checked readings, durable when this returns, for the next tick; their number."""
         return self.ingest.offer(stream, table).number
 
-    def accept_until(self, stream: Stream, told: Sequence[Told]) -> None:
-        """Readings and advances of a stream, durable when this returns, in this order."""
+    def accept_until(self, stream: Stream | None, told: Sequence[Told]) -> None:
+        """Readings and advances, durable when this returns, in this order; of one stream, if there
+        is still that one, or of all."""
         with self.ingest.lock:
-            if stream not in self.catalog.streams.values():
+            if stream is not None and stream not in self.catalog.streams.values():
                 raise ConfigurationError(f'stream "{stream.name}" does not exist')
             self.ingest.write(told)
 
