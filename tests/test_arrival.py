@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from place.engine.worker import Segment
 from place.model.reading import Advance, Reading
 from place.model.schema import Column, Stream
 from place.model.segment import make_segment
@@ -56,6 +57,9 @@ def test_a_clock_that_goes_back_loses_nothing_not_even_over_a_restart(
         clock["at"] -= HOUR
         come(session, 9)
         assert settled(session)[0] == []
+        gone = Reading("Tags", 7, (NOON + HOUR) * 10**6, None)
+        table = make_segment(session.stream("Tags"), [gone])
+        runtime_of(session).ingest.write([Segment("Tags", table)])
         come(session, 2)  # it waits in the log when the process ends
     clock["at"] -= HOUR
     with opened(tmp_path / "h") as session:
