@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from place.engine.worker import Segment
 from place.model.reading import Advance, Reading
 from place.model.schema import Column, Stream
 from place.model.segment import make_segment
@@ -16,7 +16,6 @@ from place.runtime.durable.storage import Storage
 from place.runtime.spark import ingest
 from place.runtime.spark.ingest import IngestLog
 from place.runtime.spark.task import read_told
-from place.server.pump import Pump
 from tests.harness.pipeline import opened, runtime_of
 
 HOUR = 3_600
@@ -58,6 +57,9 @@ def test_a_clock_that_goes_back_loses_nothing_not_even_over_a_restart(
         clock["at"] -= HOUR
         come(session, 9)
         assert settled(session)[0] == []
+        gone = Reading("Tags", 7, (NOON + HOUR) * 10**6, None)
+        table = make_segment(session.stream("Tags"), [gone])
+        runtime_of(session).ingest.write([Segment("Tags", table)])
         come(session, 2)  # it waits in the log when the process ends
     clock["at"] -= HOUR
     with opened(tmp_path / "h") as session:
@@ -88,24 +90,3 @@ def test_streams_have_arrivals_of_their_own(tmp_path: Path, clock: dict[str, flo
         assert isinstance(last, Advance)
         seen[stream.name] = last.time
     assert seen == {"A": ahead["A"] + 1, "B": NOON * 10**6}
-
-
-def test_silence_is_measured_by_a_clock_that_nobody_sets() -> None:
-    looks: list[float] = []
-
-    class Idle:
-        """A runtime in which nothing ever waits."""
-
-        sources = type("Sources", (), {"check": staticmethod(lambda: None)})
-
-        def pump(self) -> None:
-            return None
-
-    runtime: Any = Idle()
-    before = time.monotonic()
-    pump = Pump(runtime, looks.append)
-    pump.start()
-    while not looks:
-        time.sleep(0.01)
-    pump.stop()
-    assert before <= looks[0] <= time.monotonic()

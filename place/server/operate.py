@@ -16,20 +16,24 @@ from place.server.quotas import COUNTED, clients
 from place.server.state import Server
 
 router = APIRouter()
+STALLED = 10.0
+"""Seconds after which a tick that is still under way is told of."""
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
 
 
 class Health(BaseModel):
     """Whether ticks run, and how far they are.
 
-    It is `ok`, `failing` while no tick can be made, or `degraded` while acknowledged readings are
-    set aside of which none could be made (`place retry` puts them back).
+    It is `ok`, `failing` while no tick can be made, `degraded` while acknowledged readings are set
+    aside of which none could be made (`place retry` puts them back), or `stalled` while one tick
+    runs for long: what is pushed meanwhile waits on the disk. `busy` are the seconds of that tick.
     """
 
     status: str
     tick: int
     failure: str | None
     set_aside: int
+    busy: int
 
 
 class Login(BaseModel):
@@ -53,8 +57,11 @@ async def health(request: Request) -> Response:
     if not server.hub.is_alive:
         failure = "no deltas are given out"
     aside = len(await to_thread.run_sync(server.runtime.set_aside))
-    status = "failing" if failure is not None else "degraded" if aside else "ok"
-    body = Health(status=status, tick=server.hub.tick, failure=failure, set_aside=aside)
+    busy = server.pump.busy
+    well = "stalled" if busy > STALLED else "ok"
+    status = "failing" if failure is not None else "degraded" if aside else well
+    tick = server.hub.tick
+    body = Health(status=status, tick=tick, failure=failure, set_aside=aside, busy=int(busy))
     return JSONResponse(body.model_dump(), 200 if failure is None else 503)
 
 

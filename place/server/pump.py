@@ -30,6 +30,13 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="place-pump", daemon=True)
         self.failure: PlaceError | None = None
         self._failures = 0
+        self._began: float | None = None
+
+    @property
+    def busy(self) -> float:
+        """Seconds for which the tick that is under way has run; 0 where there is none."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
 
     def start(self) -> None:
         self._thread.start()
@@ -59,6 +66,8 @@ class Pump:
             except Exception as error:  # of Spark, or a bug: the server goes on and says so
                 LOG.exception("no tick")
                 self._fail(PlaceError(f"a tick failed: {error}".partition("\n")[0]))
+            finally:
+                self._began = None
 
     def _sources(self) -> PlaceError | None:
         """What keeps a source from being read; pushed readings need not wait for that."""
@@ -71,14 +80,15 @@ class Pump:
         return None
 
     def _fail(self, error: PlaceError) -> None:
-        self.failure = error
+        self.failure, self._began = error, None
         self._failures += 1
         self._stopping.wait(PATIENCE)
 
     def _turn(self) -> None:
+        self._began = time.monotonic()
         if self._failures and self._failures % ATTEMPTS == 0:
             self._runtime.take_singly()
         while not self._stopping.is_set() and self._runtime.pump() is not None:
-            pass
+            self._began = time.monotonic()
         if self._look is not None and not self._stopping.is_set():
             self._look(time.monotonic())

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from place.engine.worker import Segment, Told
 from place.errors import ConfigurationError, PlaceError
@@ -92,7 +93,7 @@ class IngestLog:
         """The times that streams reach with a file of an earlier process. One that cannot be read
         says nothing: the tick that takes it says what is wrong with it."""
         try:
-            return _advances(read_told(self._log, name))
+            return _told_times(read_told(self._log, name))
         except (PlaceError, OSError, ValueError, KeyError):
             return {}
 
@@ -110,7 +111,7 @@ class IngestLog:
                     self._log.remove(draft)
                 raise
             readings = sum(each.table.num_rows for each in told if isinstance(each, Segment))
-            logged = Logged(self._number, name, readings, size, time.time(), _advances(told))
+            logged = Logged(self._number, name, readings, size, time.time(), _told_times(told))
             self._waiting.append(logged)
             return logged
 
@@ -237,14 +238,15 @@ def _told(offers: Sequence[_Offer], arrival: Callable[[Stream], int]) -> list[To
     return told + [Advance(now, name) for name, now in sorted(stamped.items())]
 
 
-def _advances(told: Iterable[Told]) -> dict[str | None, int]:
-    """The times that streams (None: all of them) have reached after what is told.
-
-    Readings whose time is that of their arrival, or was given for all of them, are followed by an
-    advance to it.
-    """
+def _told_times(told: Iterable[Told]) -> dict[str | None, int]:
+    """The last times that are told to streams (None: to all of them)."""
     reached: dict[str | None, int] = {}
     for each in told:
         if isinstance(each, Advance):
-            reached[each.stream] = max(each.time, reached.get(each.stream, each.time))
+            at = each.time
+        elif each.table.num_rows:
+            at = pc.max(each.table.column(each.table.num_columns - 2)).as_py()
+        else:
+            continue
+        reached[each.stream] = max(at, reached.get(each.stream, at))
     return reached
