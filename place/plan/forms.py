@@ -49,6 +49,11 @@ class Form:
     nearest: tuple[int, ...]
     constants: tuple[tuple[int, Path, Constant], ...]
 
+    @property
+    def filled(self) -> set[int]:
+        """The literals that are filled in; all others are part of the form."""
+        return {*self.inside, *self.nearest, *(ordinal for ordinal, _, _ in self.constants)}
+
     def fill(self, catalog: Catalog, name: str, literals: Sequence[str]) -> Query:
         """The query of a statement of this form; a PlaceError if a literal does not fit."""
         query = self.query
@@ -134,10 +139,14 @@ class _Known:
             return None
         self._tried += 1
         form = _find_form(catalog, lifted)
-        if self._fixed is None:
-            filled = set() if form is None else {*form.inside, *form.nearest}
-            filled |= set() if form is None else {ordinal for ordinal, _, _ in form.constants}
-            self._fixed = [i for i in range(len(lifted.literals)) if i not in filled]
+        if form is not None:
+            fixed = [i for i in range(len(lifted.literals)) if i not in form.filled]
+            if self._fixed is None:
+                self._fixed = fixed
+            elif fixed != self._fixed:
+                form = None  # forms are told apart by other literals than this one has
+        elif self._fixed is None:
+            return None  # a statement that is wrong, say, tells nothing about the others
         self._forms[self._choice(lifted)] = form
         while len(self._forms) > MOST_CHOICES:
             self._forms.popitem(last=False)
@@ -219,7 +228,7 @@ def _trials(literal: str) -> list[str]:
     value = value_of(literal)
     if isinstance(value, str):
         written = value.replace("'", "''")
-        return [f"'{written}x'", f"'{written}'"] if value.upper() != "M" else []
+        return [f"'{written}x'", f"'x{written}'"]
     if isinstance(value, int):
         return [str(value + 1), str(value - 1)]
     return [repr(value * 0.9375 + 0.001953125), repr(value * 0.9375 - 0.001953125)]
