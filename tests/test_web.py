@@ -289,5 +289,5 @@ def test_the_api_has_a_page_on_which_it_can_be_tried(page: Page, running: Runnin
         "[...document.querySelectorAll('form pre')].map(p => p.textContent).find(t => t.length > 1)"
     )
     assert shown.startswith("200")
-    assert '"columns":["stream","objects","readings","late"]' in shown.replace(" ", "")
+    assert '"columns":["stream","objects","readings","late","lastreason"]' in shown.replace(" ", "")
     assert page.wrong == []

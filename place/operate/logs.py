@@ -50,6 +50,8 @@ def start_logging(arguments: argparse.Namespace) -> Repeats:
     logging.getLogger(OURS).setLevel(level)
     logging.captureWarnings(True)
     logging.getLogger(WARNINGS).setLevel(logging.CRITICAL)
+    # What goes wrong in a batch is raised through Java, and said once, by who waits for it.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return repeats
 
 

@@ -44,6 +44,7 @@ def moment_of(time: Moment) -> int:
 
     An integer is microseconds, as instants are that the system gives out.
 
+    >>> from datetime import date
     >>> moment_of(date(1970, 1, 2)) == moment_of("1970-01-02") == 86_400_000_000
     True
     """
