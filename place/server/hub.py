@@ -23,10 +23,12 @@ from place.runtime.interface import DurableRuntime
 from place.server.access import Who
 from place.server.errors import Refused, busy
 from place.server.store import Id
-from place.server.subscriber import Subscriber
+from place.server.subscriber import Subscriber, relieve
 from place.server.watched import PAUSE, Joined, Meter, Watched, Wish
 
 LOG = logging.getLogger("place.server")
+MOST_WAITING = 256 << 20
+"""Bytes of deltas that wait for all subscriptions of one client at most."""
 PATIENCE = 10.0
 """Seconds that somebody waits for this thread at most."""
 
@@ -242,6 +244,7 @@ class Hub:
         def give() -> None:
             for subscriber, messages in gifts:
                 subscriber.offer(messages)
+            relieve(self._all, MOST_WAITING)
             for tell in self.on_tick:
                 tell(manifest)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from place.server.access import Who
@@ -18,6 +18,24 @@ class Ending:
     code: str
     message: str
     close: int
+
+
+def relieve(subscribers: Iterable[Subscriber], most: int) -> None:
+    """Drop subscribers of clients for whom more than `most` bytes wait in all, those who wait for
+    the most first: each of them alone is within its limit, but one client may have thousands."""
+    slow: dict[str, list[Subscriber]] = {}
+    for subscriber in subscribers:
+        if subscriber.waiting:
+            slow.setdefault(subscriber.who.name, []).append(subscriber)
+    for mine in slow.values():
+        total = sum(subscriber.waiting for subscriber in mine)
+        if total <= most:
+            continue
+        for subscriber in sorted(mine, key=lambda each: each.waiting, reverse=True):
+            if total <= most:
+                break
+            total -= subscriber.waiting
+            subscriber.give_up(f"more than {most >> 20} MiB of deltas waited for all that you have")
 
 
 class Subscriber:
@@ -63,6 +81,11 @@ class Subscriber:
             self._waiting.clear()
             self.hurry.set()
         self._wake.set()
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that wait for it."""
+        return self._size if self._waiting else 0
 
     async def take(self) -> list[Message]:
         """All that waits, as soon as there is something; nothing once it is over."""
