@@ -23,8 +23,9 @@ class Presence:
 
     def begin(self, query: int, focals: Sequence[int], places: Floats, instant: int) -> Marks:
         """A query begins; `places` are where all focal objects are."""
-        self._focals[query] = tuple(focals)
-        self._missing[query] = int(np.isnan(places[list(focals), 0]).sum()) if focals else 0
+        needed = list(dict.fromkeys(focals))  # INSIDE and kNN may follow the same object
+        self._focals[query] = tuple(needed)
+        self._missing[query] = int(np.isnan(places[needed, 0]).sum()) if needed else 0
         return _mark(query, instant, 1) if not self._missing[query] else NO_MARKS
 
     def end(self, query: int, instant: int) -> Marks:
