@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import ModuleType
@@ -35,12 +36,12 @@ SHOWN = 60
 """A notebook shows so many rows; data frames have all of them."""
 
 
-class Tabular:
+class Tabular(ABC):
     """Rows and columns that others can take over; whoever inherits says what `to_arrow` gives."""
 
+    @abstractmethod
     def to_arrow(self) -> pa.Table:
         """A table of Arrow; TIMESTAMP columns are timestamps in UTC, INTERVAL ones durations."""
-        raise NotImplementedError
 
     def to_pandas(self) -> Any:
         """A DataFrame of pandas. A BIGINT or BOOLEAN with NULLs is `Int64` or `boolean`."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from place.errors import ConfigurationError
 from place.model.delta import Delta
 from place.model.segment import ARROW
+from place.model.tabular import COLUMN_TYPES
 from place.model.types import Type
 from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
@@ -50,11 +51,8 @@ CHANGELOG = pa.schema(
 """A delta as others read it: `row` is a JSON array, (tick, position) the id."""
 
 
-_SHOWN: dict[Type, pa.DataType] = {
-    **ARROW,
-    Type.TIMESTAMP: pa.timestamp("us", "UTC"),
-    Type.INTERVAL: pa.duration("us"),
-}
+# A column of nothing but NULLs has a type all the same: Parquet wants one.
+_SHOWN: dict[Type, pa.DataType] = {**COLUMN_TYPES, Type.NULL: ARROW[Type.NULL]}
 
 
 def changelog_schema(query: Query | None = None) -> pa.Schema:
