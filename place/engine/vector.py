@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from place.engine.columns import DTYPES, Columns, Dictionary
 from place.kernels.arrays import Bools, Longs
+from place.kernels.distances import distances
 from place.model import schema
+from place.model.space import Space
 from place.model.time import EARLIEST, LATEST
 from place.model.types import SMALLEST, Type
 from place.plan.evaluate import like
@@ -27,6 +29,7 @@ from place.plan.expression import (
     Column,
     Compare,
     Constant,
+    Distance,
     Expression,
     In,
     IsNull,
@@ -35,6 +38,7 @@ from place.plan.expression import (
     Negate,
     Not,
     Or,
+    children,
 )
 from place.plan.query import Output
 
@@ -146,6 +150,8 @@ class _Rows:
                 return _with_sign(np.negative, found, kind)
             case Call(function=function, arguments=arguments, type=kind):
                 return self._call(function, [self.evaluate(a) for a in arguments], kind)
+            case Distance(space=space):
+                return _distance([self.evaluate(part) for part in children(expression)], space)
 
     def _constant(self, value: Any, kind: Type) -> Vector:
         if value is None:
@@ -346,6 +352,14 @@ def _whole(op: str, one: Longs, other: Longs) -> tuple[Longs, Bools]:
             # Dividing by -1 leaves nothing, as by 1, but overflows on the smallest number.
             divisor = np.where((other == 0) | (other == -1), 1, other)
             return np.fmod(one, divisor), other == 0
+
+
+def _distance(places: Sequence[Vector], space: Space) -> Vector:
+    """How far places are from each other: x and y of one and of the other."""
+    size = max(len(part.values) for part in places)
+    ax, ay, bx, by = (_of_size(part.values.astype(np.float64, copy=False), size) for part in places)
+    nulls = reduce(np.logical_or, [part.nulls for part in places])
+    return _bounded(distances(ax, ay, bx, by, space is Space.WGS84), nulls, Type.DOUBLE)
 
 
 def _bounded(values: NDArray[Any], nulls: Bools, kind: Type) -> Vector:

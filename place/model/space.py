@@ -60,6 +60,18 @@ def measure_of(space: Space, distance: float) -> float:
     return chord * chord
 
 
+def distance(space: Space, ax: float, ay: float, bx: float, by: float) -> float:
+    """How far two points are from each other; in metres on the sphere.
+
+    >>> distance(Space.PLANAR, 0, 0, 3, 4)
+    5.0
+    """
+    root = math.sqrt(measure(space, ax, ay, bx, by))
+    if space is Space.PLANAR:
+        return root
+    return 2 * EARTH_RADIUS * math.asin(min(1.0, root / 2))
+
+
 def wrap_longitude(x: float) -> float:
     """The same meridian between −180 and 180.
 

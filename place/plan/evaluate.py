@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from place.model import space as spaces
 from place.model.time import EARLIEST, LATEST
 from place.model.types import LARGEST, SMALLEST, Row, Type, Value
 from place.plan.expression import (
@@ -23,6 +24,7 @@ from place.plan.expression import (
     Column,
     Compare,
     Constant,
+    Distance,
     Expression,
     In,
     IsNull,
@@ -31,6 +33,7 @@ from place.plan.expression import (
     Negate,
     Not,
     Or,
+    children,
 )
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -74,6 +77,11 @@ def evaluate(expression: Expression, rows: Sequence[Row]) -> Any:
             return None if value is None else bounded(-value, kind)
         case Call(function=function, arguments=arguments, type=kind):
             return call(function, [evaluate(argument, rows) for argument in arguments], kind)
+        case Distance(space=space):
+            places = [evaluate(part, rows) for part in children(expression)]
+            if None in places:
+                return None
+            return bounded(spaces.distance(space, *map(float, places)), Type.DOUBLE)
 
 
 def compare(op: str, left: Any, right: Any) -> bool | None:

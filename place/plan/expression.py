@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from place.model.space import Space
 from place.model.types import Type, Value, format_value
 
 ArithmeticOp = Literal["+", "-", "*", "/", "%"]
@@ -113,6 +114,19 @@ class Call:
     type: Type
 
 
+@dataclass(frozen=True)
+class Distance:
+    """DISTANCE between two places, each an x and a y: metres on the sphere. NULL where a place
+    is."""
+
+    ax: Expression
+    ay: Expression
+    bx: Expression
+    by: Expression
+    space: Space
+    type: Type = Type.DOUBLE
+
+
 Expression = (
     Column
     | Constant
@@ -127,6 +141,7 @@ Expression = (
     | Like
     | In
     | Call
+    | Distance
 )
 
 
@@ -155,6 +170,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return operand, *values
         case Call(arguments=arguments):
             return arguments
+        case Distance(ax=ax, ay=ay, bx=bx, by=by):
+            return ax, ay, bx, by
         case Negate() | Not() | IsNull() | IsTruth():
             return (expression.operand,)
 
@@ -215,6 +232,14 @@ def substitute(expression: Expression, put: Callable[[Column], Column]) -> Expre
             )
         case Call(arguments=arguments):
             return replace(expression, arguments=tuple(substitute(a, put) for a in arguments))
+        case Distance(ax=ax, ay=ay, bx=bx, by=by):
+            return replace(
+                expression,
+                ax=substitute(ax, put),
+                ay=substitute(ay, put),
+                bx=substitute(bx, put),
+                by=substitute(by, put),
+            )
         case Negate() | Not() | IsNull() | IsTruth():
             return replace(expression, operand=substitute(expression.operand, put))
 
@@ -247,10 +272,16 @@ def show(expression: Expression) -> str:
             return f"{_operand(operand)} IN ({', '.join(map(show, values))})"
         case Call(function=function, arguments=arguments):
             return f"{function}({', '.join(map(show, arguments))})"
+        case Distance(ax=ax, ay=ay, bx=bx, by=by):
+            return f"DISTANCE({_place(ax, ay)}, {_place(bx, by)})"
+
+
+def _place(x: Expression, y: Expression) -> str:
+    return f"POINT ({show(x)}, {show(y)})"
 
 
 def _operand(expression: Expression) -> str:
-    simple = isinstance(expression, Column | Constant | Call)
+    simple = isinstance(expression, Column | Constant | Call | Distance)
     return show(expression) if simple else f"({show(expression)})"
 
 

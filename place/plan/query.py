@@ -18,11 +18,34 @@ from place.plan.expression import Aggregate, Expression
 
 
 @dataclass(frozen=True)
+class Window:
+    """Readings of the last `duration`, the last `rows` readings, or (neither) the last two."""
+
+    duration: int | None = None
+    rows: int | None = None
+
+    @property
+    def is_previous(self) -> bool:
+        return self.duration is None and self.rows is None
+
+
+@dataclass(frozen=True)
 class Source:
-    """A relation in FROM, by the name that the query calls it."""
+    """A relation in FROM, by the name that the query calls it: a bag of elements at each instant.
+
+    A table gives its rows, a stream its objects now, and a stream with a window of its own the
+    readings in that window. With a `key` only the object of that key counts: this is how DISTANCE
+    to FOCAL reads the focal object, as a source that FROM does not name (`is_hidden`).
+    """
 
     alias: str
     relation: Relation
+    window: Window | None = None
+    key: Key | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        return self.key is not None
 
     @property
     def is_stream(self) -> bool:
@@ -47,23 +70,17 @@ class Around:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The k nearest to a fixed point or to a focal object."""
+    """The k nearest to a fixed point, to a focal object, or to each element of a source.
+
+    `around` is the source whose elements are centres (`kNN (3, calls)`), and `among` the source
+    whose elements are chosen; None is the query's subject.
+    """
 
     k: int
     point: tuple[float, float] | None
     focal: Focal | None
-
-
-@dataclass(frozen=True)
-class Window:
-    """Readings of the last `duration`, the last `rows` readings, or (neither) the last two."""
-
-    duration: int | None = None
-    rows: int | None = None
-
-    @property
-    def is_previous(self) -> bool:
-        return self.duration is None and self.rows is None
+    around: int | None = None
+    among: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,8 @@ class Query:
     """The named region that INSIDE was written with, which therefore cannot be dropped."""
     hint: str | None = None
     """Where INSIDE has to stand in the plan: `INSIDE FIRST` or `INSIDE LAST`."""
+    arrivals: bool = False
+    """EMIT ARRIVALS: only rows that join the answer are told, never those that leave."""
     form: str | None = field(default=None, compare=False, repr=False)
     """Queries of one form were written alike but for literals; it says nothing about meaning."""
 
@@ -129,6 +148,22 @@ class Query:
         inside = (self.inside.focal,) if isinstance(self.inside, Around) else ()
         nearest = (self.nearest.focal,) if self.nearest and self.nearest.focal else ()
         return inside + nearest
+
+    @cached_property
+    def is_join(self) -> bool:
+        """Do elements of several streams meet, or readings of a source's own window?
+
+        Such a query is answered by the join of elements. One stream beside tables, a query table or
+        `WINDOW PREVIOUS` is answered by the region join instead.
+        """
+        if self.nearest is not None and self.nearest.around is not None:
+            return True
+        if any(source.window is not None or source.is_hidden for source in self.sources):
+            return True
+        if self.window is not None and self.window.is_previous:
+            return False
+        regions = self.query_table.source if self.query_table else None
+        return sum(source.is_stream for i, source in enumerate(self.sources) if i != regions) > 1
 
     @cached_property
     def streams(self) -> frozenset[str]:
