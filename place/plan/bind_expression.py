@@ -16,6 +16,7 @@ from place.errors import PlaceError, suggestion
 from place.model.schema import column_names, find_column
 from place.model.time import parse_interval
 from place.model.types import LARGEST, Type, ValueMismatch, coerce
+from place.plan.bind_place import bind_distance
 from place.plan.expression import (
     Aggregate,
     And,
@@ -40,7 +41,7 @@ from place.plan.query import Source
 from place.sql.statements import Inside, Position, position_of, wrong
 
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
-FUNCTIONS = ("ABS", "COALESCE", "LENGTH", "LOWER", "UPPER")
+FUNCTIONS = ("ABS", "COALESCE", "DISTANCE", "LENGTH", "LOWER", "UPPER")
 
 _COMPARISONS: dict[type[exp.Expr], CompareOp] = {
     exp.EQ: "=",
@@ -160,6 +161,7 @@ class ExpressionBinder:
         found = [
             Column(i, index, source.relation.columns[index].type, self._shown(i, index))
             for i, source in enumerate(self.sources)
+            if not source.is_hidden
             if not node.table or source.alias.casefold() == node.table.casefold()
             if (index := find_column(source.relation.columns, name)) is not None
         ]
@@ -178,17 +180,20 @@ class ExpressionBinder:
 
     def _shown(self, source: int, index: int) -> str:
         column = self.sources[source].relation.columns[index].name
-        return f"{self.sources[source].alias}.{column}" if len(self.sources) > 1 else column
+        named = sum(not source.is_hidden for source in self.sources)
+        is_alone = named == 1 and not self.sources[source].is_hidden
+        return column if is_alone else f"{self.sources[source].alias}.{column}"
 
     def _unknown_column(self, node: exp.Column, place: Position | None) -> PlaceError:
         name = node.name
-        aliases = [source.alias for source in self.sources]
+        aliases = [source.alias for source in self.sources if not source.is_hidden]
         if node.table and node.table.casefold() not in {alias.casefold() for alias in aliases}:
             hint = suggestion(node.table, aliases, "relations in FROM")
             return wrong(f'"{node.table}" is not in FROM', place, hint=hint)
         columns = [
             column
             for source in self.sources
+            if not source.is_hidden
             if not node.table or source.alias.casefold() == node.table.casefold()
             for column in column_names(source.relation.columns)
         ]
@@ -338,6 +343,8 @@ class ExpressionBinder:
             )
         if node.meta.get("distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
             raise wrong(f"{name} takes values", place, hint=f"write {name}(column)")
+        if name == "DISTANCE":
+            return self._distance(node, place)
         arguments = tuple(self.bind(argument) for argument in node.expressions)
         if name == "COALESCE":
             return self._coalesce(arguments, place)
@@ -347,6 +354,16 @@ class ExpressionBinder:
             raise wrong(f"{name} takes {wanted}", place, hint=f"write {name}(column)")
         kind = arguments[0].type if name == "ABS" else Type.STRING
         return Call(name, arguments, Type.BIGINT if name == "LENGTH" else kind)
+
+    def _distance(self, node: exp.Anonymous, place: Position | None) -> Expression:
+        bound = bind_distance(node, self.sources, self.bind, self._shown)
+        if self.collect is not None and not self._within_aggregate:
+            raise wrong(
+                "DISTANCE is neither in GROUP BY nor within an aggregate",
+                place,
+                hint="write for example MIN(DISTANCE(a, b))",
+            )
+        return bound
 
     def _coalesce(self, arguments: tuple[Expression, ...], place: Position | None) -> Expression:
         kinds = {a.type for a in arguments} - {Type.NULL}

@@ -6,56 +6,62 @@ function of its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
-from place.errors import PlaceError
-from place.model.schema import Stream, Table, find_column
+from place.model.schema import Table
 from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, make_ring, settle
 from place.model.space import Space
-from place.model.time import parse_duration
 from place.model.types import Type, ValueMismatch, coerce
-from place.plan.bind_expression import AGGREGATES, ExpressionBinder
+from place.plan.bind_expression import ExpressionBinder
+from place.plan.bind_from import (
+    bind_sources,
+    bind_window,
+    check_streams,
+    find_subject,
+    not_in_from,
+    place_window,
+)
+from place.plan.bind_outputs import bind_outputs
+from place.plan.bind_place import FOCAL, need_one_space, need_position
 from place.plan.bind_query_table import bind_query_table
 from place.plan.catalog import Catalog, fold
-from place.plan.expression import Aggregate, Expression, conjunction, conjuncts, show
-from place.plan.limits import check_neighbours, check_window, check_window_rows
-from place.plan.query import Around, Focal, Nearest, Output, Query, QueryTable, Source, Window
+from place.plan.expression import conjunction, conjuncts, sources_of
+from place.plan.limits import check_neighbours
+from place.plan.query import Around, Focal, Nearest, Query, Source
 from place.sql import statements as s
-from place.sql.limits import check_outputs, current
+from place.sql.limits import current
 from place.sql.statements import Inside, Select, position_of, wrong
 
-HINTS = ("INSIDE FIRST", "INSIDE LAST")
+FILTER_HINTS = ("INSIDE FIRST", "INSIDE LAST")
+JOIN_HINTS = ("HASH", "GRID", "CLUSTERS", "BITMAPS", "SCAN")
 
 
 def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
     """The meaning of a SELECT, or a StatementError that says which part has none."""
-    sources = _bind_sources(catalog, select)
+    sources, select = bind_sources(catalog, select)
     plain, predicates = _split_where(select.where)
     query_table = bind_query_table(catalog, sources, predicates)
-    subject = _find_subject(sources, query_table, predicates)
+    subject = find_subject(select, sources, query_table, predicates)
     space = sources[subject].relation.space
-    window = _bind_window(select, sources, subject)
-    _check_streams(select, sources, query_table, window)
-    binder = ExpressionBinder(sources)
-    where = conjunction([c for part in plain for c in conjuncts(binder.condition(part))])
+    window = bind_window(select, sources, subject)
+    check_streams(select, sources, query_table, window)
     inside = bind_inside(catalog, select.inside, sources, subject, space)
     nearest = bind_nearest(catalog, select.nearest, sources, subject, space)
-    if nearest and window:
-        raise wrong(
-            "kNN cannot be combined with WINDOW",
-            select.nearest.at if select.nearest else None,
-            hint="kNN speaks of objects now, a window holds readings",
-        )
-    if nearest and query_table:
-        raise wrong(
-            "kNN cannot be combined with a query table",
-            select.nearest.at if select.nearest else None,
-            hint="register one kNN query for each focal object",
-        )
-    groups, aggregates, having, outputs = _bind_outputs(select, sources)
-    return Query(
+    if nearest is not None and nearest.around is not None:
+        centre = sources[nearest.around].relation
+        space = centre.space
+        if select.inside is not None:
+            need_one_space(centre, sources[subject].relation, select.inside.at)
+    readable = sources + _hidden(catalog, inside, nearest)
+    binder = ExpressionBinder(readable)
+    where = conjunction([c for part in plain for c in conjuncts(binder.condition(part))])
+    outputs = bind_outputs(select, readable)
+    read = outputs.sources() | (sources_of(where) if where is not None else frozenset())
+    query = Query(
         name=name,
-        sources=sources,
+        sources=tuple(s for i, s in enumerate(readable) if not s.is_hidden or i in read),
         subject=subject,
         space=space,
         where=where,
@@ -63,99 +69,92 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         inside=inside,
         nearest=nearest,
         window=window,
-        groups=groups,
-        aggregates=aggregates,
-        having=having,
-        outputs=outputs,
+        groups=outputs.groups,
+        aggregates=outputs.aggregates,
+        having=outputs.having,
+        outputs=outputs.outputs,
         distinct=select.distinct,
         region=_region_name(catalog, select),
-        hint=_bind_hint(select),
+    )
+    query = place_window(query, select)
+    _check_combinations(query, select, predicates)
+    return replace(query, hint=_bind_hint(query, select))
+
+
+def _hidden(
+    catalog: Catalog, inside: Shape | Around | None, nearest: Nearest | None
+) -> tuple[Source, ...]:
+    """The focal objects of a query as sources, in case that DISTANCE reads FOCAL."""
+    focals = [inside.focal] if isinstance(inside, Around) else []
+    focals += [nearest.focal] if nearest is not None and nearest.focal is not None else []
+    return tuple(
+        Source(FOCAL, catalog.streams[fold(focal.stream)], key=focal.key)
+        for focal in dict.fromkeys(focals)
     )
 
 
-def _bind_hint(select: Select) -> str | None:
+def _check_combinations(query: Query, select: Select, predicates: list[Inside]) -> None:
+    """Raise a StatementError where clauses have no meaning together."""
+    nearest = query.nearest
+    if nearest is not None:
+        at = select.nearest.at if select.nearest else None
+        chosen = query.subject if nearest.among is None else nearest.among
+        if query.window is not None or query.sources[chosen].window is not None:
+            raise wrong(
+                "kNN cannot be combined with WINDOW",
+                at,
+                hint="kNN speaks of objects now, a window holds readings"
+                if nearest.among is None
+                else f'kNN takes the nearest of "{query.sources[chosen].alias}", which are objects'
+                " now; a window holds readings",
+            )
+        if query.query_table is not None:
+            raise wrong(
+                "kNN cannot be combined with a query table",
+                at,
+                hint="register one kNN query for each focal object",
+            )
+    if query.query_table is not None and query.is_join:
+        hidden = any(source.is_hidden for source in query.sources)
+        raise wrong(
+            "a query table cannot be combined with "
+            + ("FOCAL" if hidden else "a WINDOW behind a name of FROM"),
+            position_of(predicates[0]),
+            hint="register one query for each focal object"
+            if hidden
+            else "write WINDOW at the end: it holds the readings that qualify",
+        )
+
+
+def _bind_hint(query: Query, select: Select) -> str | None:
     if select.hint is None:
         return None
-    if select.hint.text not in HINTS:
+    hint, at = select.hint.text, select.hint.at
+    if hint not in FILTER_HINTS + JOIN_HINTS:
         raise wrong(
-            f"{select.hint.text} is not a hint",
-            select.hint.at,
-            expected=" or ".join(f"/*+ {hint} */" for hint in HINTS),
+            f"{hint} is not a hint",
+            at,
+            expected=" or ".join(f"/*+ {hint} */" for hint in FILTER_HINTS + JOIN_HINTS),
         )
-    return select.hint.text
+    if hint in JOIN_HINTS and len(query.sources) < 2:
+        raise wrong(
+            f"{hint} says how the sources of FROM are joined, and there is one",
+            at,
+            hint="leave the hint out",
+        )
+    if hint in FILTER_HINTS and query.is_join:
+        raise wrong(
+            f"{hint} says which filter of one stream comes first, and here streams are joined",
+            at,
+            expected=" or ".join(f"/*+ {hint} */" for hint in JOIN_HINTS),
+        )
+    return hint
 
 
 def _region_name(catalog: Catalog, select: Select) -> str | None:
     if select.inside is None or select.inside.region is None:
         return None
     return str(catalog.find("region", select.inside.region).name)
-
-
-# FROM
-
-
-def _bind_sources(catalog: Catalog, select: Select) -> tuple[Source, ...]:
-    sources: list[Source] = []
-    for item in select.sources:
-        if any(item.alias.text.casefold() == source.alias.casefold() for source in sources):
-            raise wrong(
-                f'"{item.alias.text}" is twice in FROM',
-                item.alias.at,
-                hint=f"give each its own alias: {item.relation.text} a, {item.relation.text} b",
-            )
-        sources.append(Source(item.alias.text, catalog.relation(item.relation)))
-    return tuple(sources)
-
-
-def _find_subject(
-    sources: tuple[Source, ...], query_table: QueryTable | None, predicates: list[Inside]
-) -> int:
-    """The source that INSIDE, kNN and WINDOW speak of.
-
-    It is the O of `O INSIDE Q`; otherwise the first stream, or the first table with x and y.
-    """
-    if query_table is not None:
-        name = predicates[0].this.name.casefold()
-        return next(i for i, source in enumerate(sources) if source.alias.casefold() == name)
-    streams = (i for i, source in enumerate(sources) if source.is_stream)
-    placed = (i for i, source in enumerate(sources) if source.relation.x is not None)
-    return next(streams, next(placed, 0))
-
-
-def _check_streams(
-    select: Select,
-    sources: tuple[Source, ...],
-    query_table: QueryTable | None,
-    window: Window | None,
-) -> None:
-    """A query reads one stream, besides its query table; WINDOW PREVIOUS reads it twice."""
-    regions = query_table.source if query_table else None
-    streams = [i for i, source in enumerate(sources) if source.is_stream and i != regions]
-    if window is not None and window.is_previous:
-        names = {sources[i].relation.name for i in streams}
-        if len(streams) != 2 or len(names) != 1:
-            raise wrong(
-                "WINDOW PREVIOUS pairs the readings of one stream",
-                select.window.at if select.window else None,
-                expected="the stream twice in FROM",
-                hint="write FROM MovingObjects cur, MovingObjects prev",
-            )
-        if query_table is not None:
-            raise wrong(
-                "WINDOW PREVIOUS cannot be combined with a query table",
-                select.window.at if select.window else None,
-            )
-        return
-    if len(streams) > 1:
-        second = select.sources[streams[1]]
-        same = sources[streams[0]].relation.name == sources[streams[1]].relation.name
-        raise wrong(
-            "a query reads one stream",
-            second.relation.at,
-            hint="add WINDOW PREVIOUS to pair each object's last two readings"
-            if same
-            else "a focal object may be of another stream: INSIDE ('M', id OF stream, r)",
-        )
 
 
 # WHERE
@@ -202,15 +201,6 @@ def settled(shape: Shape, space: Space, at: s.Position) -> Shape:
         raise wrong(error.message, at) from None
 
 
-def _need_position(sources: tuple[Source, ...], subject: int, at: s.Position, clause: str) -> None:
-    relation = sources[subject].relation
-    if relation.x is None or relation.y is None:
-        kind = "stream" if isinstance(relation, Stream) else "table"
-        raise wrong(
-            f'{clause} needs positions, and {kind} "{relation.name}" has no columns x and y', at
-        )
-
-
 def bind_inside(
     catalog: Catalog,
     clause: s.InsideClause | None,
@@ -221,7 +211,7 @@ def bind_inside(
     """The area of INSIDE, or a StatementError."""
     if clause is None:
         return None
-    _need_position(sources, subject, clause.at, "INSIDE")
+    need_position(sources[subject].relation, clause.at, "INSIDE")
     if clause.region is not None:
         name = fold(clause.region.text)
         if name not in catalog.regions and any(fold(source.alias) == name for source in sources):
@@ -253,7 +243,6 @@ def bind_nearest(
     """The k nearest that kNN asks for, or a StatementError."""
     if clause is None:
         return None
-    _need_position(sources, subject, clause.at, "kNN")
     k = clause.k.value
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise wrong(
@@ -262,6 +251,9 @@ def bind_nearest(
             expected=f"a whole number from 1 to {current().neighbours:,}",
         )
     check_neighbours(k, clause.k.at)
+    if clause.around is not None:
+        return _bind_each(clause, clause.around, k, sources)
+    need_position(sources[subject].relation, clause.at, "kNN")
     if clause.focal is not None:
         focal = _bind_focal(catalog, clause.focal, sources, subject, space, "kNN")
         return Nearest(k, None, focal)
@@ -269,6 +261,34 @@ def bind_nearest(
         raise wrong("kNN has no point", clause.at)
     settled(Circle(*clause.point, 0.0), space, clause.at)
     return Nearest(k, clause.point, None)
+
+
+def _bind_each(
+    clause: s.NearestClause, around: s.Name, k: int, sources: tuple[Source, ...]
+) -> Nearest:
+    """`kNN (k, name)`: the k nearest of another source around each element of this one."""
+    named = [i for i, s in enumerate(sources) if s.alias.casefold() == around.text.casefold()]
+    if not named:
+        raise not_in_from(around, sources)
+    (centre,) = named
+    need_position(sources[centre].relation, around.at, "kNN")
+    others = [
+        i
+        for i, s in enumerate(sources)
+        if i != centre and not s.is_hidden and None not in (s.relation.x, s.relation.y)
+    ]
+    streams = [i for i in others if sources[i].is_stream]
+    if not others:
+        raise wrong(
+            f'kNN around "{around.text}" has nobody to choose from',
+            clause.at,
+            expected="another relation with x and y in FROM",
+            hint=f"write FROM {sources[centre].relation.name} {around.text}, Drivers d …"
+            f" kNN ({k}, {around.text})",
+        )
+    among = next(iter(streams), others[0])
+    need_one_space(sources[among].relation, sources[centre].relation, around.at)
+    return Nearest(k, None, None, centre, among)
 
 
 def _bind_focal(
@@ -294,14 +314,7 @@ def _bind_focal(
             f'stream "{stream.name}" has no columns x and y, so its objects lead no query',
             focal.stream.at if focal.stream else focal.key.at,
         )
-    if stream.space is not space:
-        raise wrong(
-            f'stream "{stream.name}" is {stream.space.value}, but "{relation.name}" is'
-            f" {space.value}",
-            focal.stream.at if focal.stream else focal.key.at,
-            hint=f'a query lives in one space: create "{relation.name}" WITH (space ='
-            f" '{stream.space.value}'), or \"{stream.name}\" WITH (space = '{space.value}')",
-        )
+    need_one_space(stream, relation, focal.stream.at if focal.stream else focal.key.at)
     key_column = stream.columns[stream.key]
     value = focal.key.value
     try:
@@ -316,146 +329,3 @@ def _bind_focal(
             hint="write INSIDE ('M', id, xdist, ydist), INSIDE ('M', id, r) or kNN ('M', k, id)",
         ) from None
     return Focal(stream.name, key)  # type: ignore[arg-type]
-
-
-# WINDOW
-
-
-def _bind_window(select: Select, sources: tuple[Source, ...], subject: int) -> Window | None:
-    clause = select.window
-    if clause is None:
-        return None
-    if not sources[subject].is_stream:
-        raise wrong(
-            f'a window holds readings, and table "{sources[subject].relation.name}" has none',
-            clause.at,
-            hint="leave WINDOW out",
-        )
-    if clause.rows is not None:
-        count = clause.rows.value
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise wrong(
-                f"WINDOW of {count} rows",
-                clause.rows.at,
-                expected=f"a whole number from 1 to {current().window_rows:,}",
-            )
-        check_window_rows(count, clause.rows.at)
-        return Window(rows=count)
-    if clause.duration is None:
-        return Window()
-    try:
-        duration = parse_duration(clause.duration)
-    except PlaceError as error:
-        raise wrong(error.message, clause.at, hint=error.hint) from None
-    if duration == 0:
-        raise wrong("a window of no length holds nothing", clause.at)
-    check_window(duration, clause.at)
-    return Window(duration=duration)
-
-
-# SELECT, GROUP BY, HAVING
-
-
-def _bind_outputs(
-    select: Select, sources: tuple[Source, ...]
-) -> tuple[
-    tuple[Expression, ...] | None, tuple[Aggregate, ...], Expression | None, tuple[Output, ...]
-]:
-    if not _is_aggregated(select):
-        check_outputs(_count_outputs(select, sources), select.at)
-        binder = ExpressionBinder(sources, clause="SELECT")
-        outputs = [output for item in select.items for output in _bind_item(item, binder, sources)]
-        return None, (), None, tuple(outputs)
-    groups = tuple(_bind_group(select, node, sources) for node in select.group_by)
-    aggregates: list[Aggregate] = []
-    binder = ExpressionBinder(sources, groups, aggregates, "SELECT")
-    outputs = []
-    for item in select.items:
-        if item.expression is None:
-            raise wrong("* cannot be combined with aggregates", item.at, hint="name the columns")
-        outputs.extend(_bind_item(item, binder, sources))
-    having = None
-    if select.having is not None:
-        binder.clause = "HAVING"
-        having = binder.condition(select.having)
-    return groups, tuple(aggregates), having, tuple(outputs)
-
-
-def _count_outputs(select: Select, sources: tuple[Source, ...]) -> int:
-    """How many columns an answer has, before any of them is made: a * stands for many."""
-    count = 0
-    for item in select.items:
-        if item.expression is not None:
-            count += 1
-        else:
-            wanted = item.table.text.casefold() if item.table is not None else None
-            chosen = (s for s in sources if wanted in (None, s.alias.casefold()))
-            count += sum(len(source.relation.columns) for source in chosen)
-    return count
-
-
-def _is_aggregated(select: Select) -> bool:
-    if select.group_by or select.having is not None:
-        return True
-    return any(
-        isinstance(node, exp.Anonymous) and node.this in AGGREGATES
-        for item in select.items
-        if item.expression is not None
-        for node in item.expression.walk()
-    )
-
-
-def _bind_group(select: Select, node: exp.Expr, sources: tuple[Source, ...]) -> Expression:
-    """A key of GROUP BY: an expression, the position of an item of SELECT, or its alias."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        index = int(node.this) if node.this.isdecimal() else 0
-        if not 1 <= index <= len(select.items):
-            raise wrong(
-                f"GROUP BY {node.this}: there is no such item in SELECT",
-                position_of(node),
-                expected=f"a number from 1 to {len(select.items)}, or a column",
-            )
-        node = select.items[index - 1].expression or node
-    elif isinstance(node, exp.Column) and not node.table:
-        known = any(
-            find_column(source.relation.columns, node.name) is not None for source in sources
-        )
-        for item in select.items:
-            alias = item.alias.text.casefold() if item.alias else None
-            if not known and alias == node.name.casefold() and item.expression is not None:
-                node = item.expression
-                break
-    return ExpressionBinder(sources, clause="GROUP BY").bind(node)
-
-
-def _bind_item(
-    item: s.SelectItem, binder: ExpressionBinder, sources: tuple[Source, ...]
-) -> list[Output]:
-    if item.expression is not None:
-        bound = binder.bind(item.expression)
-        if item.alias is not None:
-            return [Output(item.alias.text, bound)]
-        named = isinstance(item.expression, exp.Column)
-        return [Output(item.expression.name if named else show(bound), bound)]
-    chosen = [
-        source
-        for source in sources
-        if item.table is None or source.alias.casefold() == item.table.text.casefold()
-    ]
-    if not chosen and item.table is not None:
-        raise wrong(
-            f'"{item.table.text}" is not in FROM',
-            item.table.at,
-            hint="relations in FROM: " + ", ".join(source.alias for source in sources),
-        )
-    return [
-        Output(column.name, binder.bind(_reference(source.alias, column.name)))
-        for source in chosen
-        for column in source.relation.columns
-    ]
-
-
-def _reference(table: str, column: str) -> exp.Column:
-    return exp.Column(
-        this=exp.to_identifier(column, quoted=True), table=exp.to_identifier(table, quoted=True)
-    )

@@ -287,6 +287,8 @@ def _is_whole(clause: Any, ordinals: tuple[int, ...]) -> bool:
 
 def _count(clause: s.InsideClause | s.NearestClause) -> int:
     if isinstance(clause, s.NearestClause):
+        if clause.around is not None:
+            return 1
         return 3 if clause.focal is None else 2
     if clause.shape is not None:
         return len(clause.shape.numbers) + 2 * sum(map(len, clause.shape.rings))
@@ -308,6 +310,8 @@ def _inside_with(clause: s.InsideClause, values: list[Any]) -> s.InsideClause:
 
 def _nearest_with(clause: s.NearestClause, values: list[Any]) -> s.NearestClause:
     k = replace(clause.k, value=values[0])
+    if clause.around is not None:
+        return replace(clause, k=k)
     if clause.focal is None:
         return replace(clause, k=k, point=(float(values[1]), float(values[2])))
     focal = replace(clause.focal, key=replace(clause.focal.key, value=values[1]))

@@ -17,14 +17,14 @@ from place.errors import InternalError
 from place.model.delta import Answer
 from place.model.reading import Key, Reading
 from place.model.regions import around, region_of
-from place.model.schema import Stream, Table
+from place.model.schema import Relation, Stream, Table
 from place.model.shape import Shape, ShapeError, contains
-from place.model.space import measure
+from place.model.space import Space, measure
 from place.model.time import ceil_to
 from place.model.types import Row, Value
 from place.plan.catalog import Catalog, fold
 from place.plan.evaluate import aggregate, evaluate
-from place.plan.query import Around, Focal, Query
+from place.plan.query import Around, Focal, Query, Source, Window
 
 Point = tuple[float, float]
 Trace = dict[str, int]
@@ -129,22 +129,26 @@ def point_of(relation: Stream | Table, row: Row) -> Point | None:
 def subjects(query: Query, world: World, t: int) -> list[Subject]:
     """What the answer at t may speak of, before any condition."""
     relation, window = query.sources[query.subject].relation, query.window
+    if isinstance(relation, Stream) and window is not None and window.is_previous:
+        return [  # predicate-based expiration, section 4.3
+            _subject(life[-1], effect(relation, life[-1].time), life[-2].row)
+            for history in histories(world, relation, t).values()
+            if is_alive(relation, history[-1], t)
+            if len(life := last_life(relation, history)) > 1
+        ]
+    return elements(relation, window, world, t)
+
+
+def elements(relation: Relation, window: Window | None, world: World, t: int) -> list[Subject]:
+    """A table's rows, a stream's objects now, or the readings in a window of time."""
     if isinstance(relation, Table):
         rows = world.catalog.rows_of(relation.name)
         return [Subject(row[relation.key], row, t, (i, 0)) for i, row in enumerate(rows)]
     if window is None:  # a NOW query: spatial expiration, section 4.2
         return [_subject(reading, t) for reading in objects(world, relation, t).values()]
-    every = histories(world, relation, t)
-    if window.is_previous:  # predicate-based expiration, section 4.3
-        return [
-            _subject(life[-1], effect(relation, life[-1].time), life[-2].row)
-            for history in every.values()
-            if is_alive(relation, history[-1], t)
-            if len(life := last_life(relation, history)) > 1
-        ]
     return [  # temporal expiration, section 4.1
         _subject(reading, effect(relation, reading.time))
-        for reading in itertools.chain.from_iterable(every.values())
+        for reading in itertools.chain.from_iterable(histories(world, relation, t).values())
         if not reading.disappears
         if window.duration is None or t < effect(relation, reading.time + window.duration)
     ]
@@ -239,10 +243,15 @@ def is_in_query_table(query: Query, world: World, subject: Subject, rows: tuple[
 def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> Answer:
     """The rows that the query holds at instant t. `trace` collects how many passed each clause."""
     trace = {} if trace is None else trace
-    if query.window is None and any(
+    window = query.window or query.sources[query.subject].window
+    if window is None and any(
         position(world, focal.stream, focal.key, t) is None for focal in query.focals
     ):
         return Counter()  # while its focal object is gone, a moving query has no region
+    if query.is_join:
+        output = rows_of(query, meetings(query, world, t, trace))
+        trace["group"] = len(output)
+        return Counter(dict.fromkeys(output, 1)) if query.distinct else Counter(output)
     found = subjects(query, world, t)
     trace["scan"] = len(found)
     joined = [(s, rows) for s in found for rows in combinations(query, world, s)]
@@ -272,26 +281,87 @@ def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> An
 
 
 def nearest(query: Query, world: World, candidates: list[Subject], t: int) -> set[Subject]:
-    """The k nearest, by distance and then by key (GPAC, section 4.2)."""
+    """The k nearest to the point of kNN, or to its focal object."""
     clause = query.nearest
     if clause is None:
         raise InternalError("a query without kNN has no nearest")
     center = clause.point
     if clause.focal is not None:
         center = position(world, clause.focal.stream, clause.focal.key, t)
+    relation = query.sources[query.subject].relation
+    return nearest_to(center, clause.k, query.space, relation, candidates)
+
+
+def nearest_to(
+    center: Point | None, k: int, space: Space, relation: Relation, candidates: list[Subject]
+) -> set[Subject]:
+    """The k nearest to a place, by distance and then by key (GPAC, section 4.2)."""
     if center is None:
         return set()
-    relation = query.sources[query.subject].relation
     ranked = []
     for subject in set(candidates):
         point = point_of(relation, subject.row)
         if point is not None:
-            distance = measure(query.space, *center, *point)
+            distance = measure(space, *center, *point)
             key = subject.key
             rank = (distance, key is not None, 0 if key is None else key, subject.order)
             ranked.append((rank, subject))
     ranked.sort(key=lambda pair: pair[0])
-    return {subject for _, subject in ranked[: clause.k]}
+    return {subject for _, subject in ranked[:k]}
+
+
+# Streams that meet (docs/design.md, "Streams meet"; Spatial Join CQ, section 3)
+
+
+def elements_of(source: Source, world: World, t: int) -> list[Subject]:
+    """The bag of elements that a name in FROM stands for at t."""
+    found = elements(source.relation, source.window, world, t)
+    if source.window is not None and source.window.rows is not None:
+        found = sorted(found, key=lambda element: element.order)[-source.window.rows :]
+    if source.is_hidden:
+        found = [element for element in found if element.key == source.key]
+    return found
+
+
+def meetings(query: Query, world: World, t: int, trace: Trace) -> list[tuple[Row, ...]]:
+    """The combinations of elements, one of each source, for which everything holds."""
+    every = [elements_of(source, world, t) for source in query.sources]
+    trace["scan"] = sum(map(len, every))
+    met = list(itertools.product(*every))
+    trace["join"] = len(met)
+    if query.where is not None:
+        met = [each for each in met if evaluate(query.where, [e.row for e in each]) is True]
+    trace["select"] = len(met)
+    met = [each for each in met if is_inside(query, world, each[query.subject])]
+    trace["inside"] = len(met)
+    if query.nearest is not None and query.nearest.around is not None:
+        met = nearest_of_each(query, met)
+    elif query.nearest is not None:
+        near = nearest(query, world, [each[query.subject] for each in met], t)
+        met = [each for each in met if each[query.subject] in near]
+    trace["choose"] = len(met)
+    return [tuple(element.row for element in each) for each in met]
+
+
+def nearest_of_each(query: Query, met: list[tuple[Subject, ...]]) -> list[tuple[Subject, ...]]:
+    """`kNN (k, around)`: of what meets each centre, the combinations with its k nearest."""
+    clause = query.nearest
+    if clause is None or clause.around is None or clause.among is None:
+        raise InternalError("kNN is around no source")
+    around, among = query.sources[clause.around].relation, query.sources[clause.among].relation
+    by_centre: dict[Subject, list[tuple[Subject, ...]]] = defaultdict(list)
+    for each in met:
+        by_centre[each[clause.around]].append(each)
+    kept = []
+    for centre, theirs in by_centre.items():
+        candidates = [each[clause.among] for each in theirs]
+        place = point_of(around, centre.row)
+        near = nearest_to(place, clause.k, query.space, among, candidates)
+        kept += [each for each in theirs if each[clause.among] in near]
+    return kept
+
+
+# What becomes of the combinations
 
 
 def rows_of(query: Query, matches: list[tuple[Row, ...]]) -> list[Row]:
@@ -317,12 +387,12 @@ def rows_of(query: Query, matches: list[tuple[Row, ...]]) -> list[Row]:
 def instants(query: Query, world: World, after: int, until: int) -> list[int]:
     """The instants in (after, until] at which the answer may change: readings and expiries."""
     found: set[int] = set()
-    windowed = query.sources[query.subject].relation.name if query.window else None
+    windows = [(source.relation.name, source.window) for source in query.sources]
+    windows.append((query.sources[query.subject].relation.name, query.window))
     for name in query.streams:
         stream = world.stream(name)
         lags = [0] + ([stream.timeout] if stream.timeout is not None else [])
-        if name == windowed and query.window is not None and query.window.duration is not None:
-            lags.append(query.window.duration)
+        lags += [w.duration for own, w in windows if own == name and w and w.duration is not None]
         for reading in world.readings.get(name, ()):
             found.update(effect(stream, reading.time + lag) for lag in lags)
     return sorted(instant for instant in found if after < instant <= until)

@@ -6,6 +6,8 @@ and HAVING, which stand above all of them, may come before or after the spatial 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -32,7 +34,7 @@ INSIDE_FORMS = (
     "INSIDE (x1, y1, x2, y2), INSIDE (x, y, r), INSIDE ('M', id, xdist, ydist),"
     " INSIDE ('M', id, r) or INSIDE region"
 )
-NEAREST_FORMS = "kNN (k, x, y) or kNN ('M', k, id)"
+NEAREST_FORMS = "kNN (k, x, y), kNN ('M', k, id) or kNN (k, name)"
 WINDOW_FORMS = "WINDOW 1 HOUR, WINDOW 100 ROWS or WINDOW PREVIOUS"
 
 _FOREIGN = {
@@ -76,7 +78,7 @@ class ClauseParser(ExpressionParser):
         grouped = False
         while self._curr:
             token = self._curr
-            if token.token_type is TokenType.OVERLAPS:
+            if token.token_type is TokenType.OVERLAPS or self._names_subject():
                 self._once(inside, "INSIDE", before=nearest or window, later="kNN and WINDOW")
                 inside = self._inside()
             elif self.peek("KNN"):
@@ -176,7 +178,7 @@ class ClauseParser(ExpressionParser):
         condition: exp.Expr | None = None
         while True:
             if self.symbol(TokenType.COMMA):
-                sources.append(self._from_item())
+                sources.append(self._from_item(sources))
             elif self.word("JOIN") or self.word("INNER", "JOIN"):
                 sources.append(self._from_item())
                 self.from_names = frozenset(source.alias.text.casefold() for source in sources)
@@ -190,18 +192,30 @@ class ClauseParser(ExpressionParser):
             else:
                 return tuple(sources), condition
 
-    def _from_item(self) -> FromItem:
+    def _from_item(self, before: Sequence[FromItem] = ()) -> FromItem:
         if self._curr.token_type is TokenType.L_PAREN:
             raise wrong("a query within a query is not supported", self.at())
         relation = self.name("the name of a stream or table")
         alias = relation
-        if self.word("AS") or self._begins_name():
+        if self.word("AS") or (self._begins_name() and not self._names_subject(before)):
             alias = self.name("an alias")
-        return FromItem(relation, alias)
+        is_own = self.peek("WINDOW") and self._next.text.upper() != "PREVIOUS"
+        return FromItem(relation, alias, self._window() if is_own else None)
+
+    def _names_subject(self, known: Sequence[FromItem] | None = None) -> bool:
+        """Does `name INSIDE` stand here, of a name that is known already?"""
+        if not self._begins_name() or self._next.token_type is not TokenType.OVERLAPS:
+            return False
+        name = self._curr.text.casefold()
+        return known is None or any(name == item.alias.text.casefold() for item in known)
 
     # INSIDE
 
     def _inside(self) -> InsideClause:
+        subject = self.name("a relation") if self._begins_name() else None
+        return replace(self._area(), subject=subject)
+
+    def _area(self) -> InsideClause:
         place = self.at()
         self._advance()
         if self.peek("RECTANGLE", "CIRCLE", "POLYGON") and (
@@ -344,6 +358,8 @@ class ClauseParser(ExpressionParser):
         k = self.literal("the number of neighbours")
         if not self.symbol(TokenType.COMMA):
             self.fail(", and a point", hint=f"write {NEAREST_FORMS}")
+        if self._begins_name():
+            return NearestClause(place, k, None, None, self._centre())
         point = self._numbers(NEAREST_FORMS)
         if len(point) != 2:
             raise wrong(
@@ -353,6 +369,18 @@ class ClauseParser(ExpressionParser):
                 hint=f"write {NEAREST_FORMS}",
             )
         return NearestClause(place, k, (point[0], point[1]), None)
+
+    def _centre(self) -> Name:
+        centre = self.name("a relation")
+        if self._curr.token_type is TokenType.COMMA:
+            raise wrong(
+                "kNN is around one name",
+                self.at(),
+                expected=")",
+                hint=f"write kNN (k, {centre.text}), and register another query for another name",
+            )
+        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {NEAREST_FORMS}")
+        return centre
 
     def _window(self) -> WindowClause:
         place: Position = self.at()

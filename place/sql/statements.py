@@ -106,23 +106,28 @@ class Focal:
 
 @dataclass(frozen=True)
 class InsideClause:
-    """One of: a named region, a shape, or extents (r, or xdist and ydist) around a focal object."""
+    """One of: a named region, a shape, or extents (r, or xdist and ydist) around a focal object.
+
+    `subject` is the name of FROM that it speaks of, where one was written: `a INSIDE Downtown`.
+    """
 
     at: Position
     region: Name | None = None
     shape: ShapeSpec | None = None
     focal: Focal | None = None
     extents: tuple[float, ...] = ()
+    subject: Name | None = None
 
 
 @dataclass(frozen=True)
 class NearestClause:
-    """`kNN (k, x, y)` or `kNN ('M', k, id)`."""
+    """`kNN (k, x, y)`, `kNN ('M', k, id)`, or `kNN (k, name)`: around each element of a source."""
 
     at: Position
     k: Literal
     point: tuple[float, float] | None
     focal: Focal | None
+    around: Name | None = None
 
 
 @dataclass(frozen=True)
@@ -146,8 +151,11 @@ class SelectItem:
 
 @dataclass(frozen=True)
 class FromItem:
+    """A stream or table, with a window of its own where one was written behind its name."""
+
     relation: Name
     alias: Name
+    window: WindowClause | None = None
 
 
 @dataclass(frozen=True)
