@@ -1,0 +1,174 @@
+"""What every way of joining points with boxes shares: the pairs that it gives, the test that
+decides, and the room that pairs are written into.
+
+A point is in a box if low <= value <= high in every dimension. NaN is in nothing, and a box with a
+NaN bound, or with low > high, holds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numba import njit
+
+from place.kernels.arrays import Floats, Ints
+
+PIECE = 1 << 18
+"""Pairs that a piece of output holds, if no single row needs more."""
+
+
+class BoxPairs(NamedTuple):
+    """Pairs of a point and a box that holds it; which way found them, and why that one."""
+
+    points: Ints
+    boxes: Ints
+    method: str
+    reason: str
+
+
+class Met(NamedTuple):
+    """Pairs of a point and a box that holds it, as a kernel writes them."""
+
+    points: Ints
+    boxes: Ints
+
+
+class BoxFinder(Protocol):
+    """Boxes that are laid out in one way, to be asked again and again."""
+
+    def find(self, points: Floats, threads: int = 1) -> Met:
+        """All pairs, each once."""
+
+
+NONE_MET = Met(np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+@njit(nogil=True, cache=True)
+def keep_inside(rows, low, high, order, names, count):
+    """Of the rows that `names[:count]` names, those within low and high; they move to the front.
+
+    One or two dimensions at a time: no branch depends on the values, which are hard to foretell.
+    """
+    for step in range(0, len(order), 2):
+        first = order[step]
+        low_1, high_1 = low[first], high[first]
+        found = 0
+        if step + 1 < len(order):
+            second = order[step + 1]
+            low_2, high_2 = low[second], high[second]
+            for i in range(count):
+                row = names[i]
+                x, y = rows[row, first], rows[row, second]
+                names[found] = row
+                found += (low_1 <= x) & (x <= high_1) & (low_2 <= y) & (y <= high_2)
+        else:
+            for i in range(count):
+                row = names[i]
+                x = rows[row, first]
+                names[found] = row
+                found += (low_1 <= x) & (x <= high_1)
+        count = found
+        if count == 0:
+            break
+    return count
+
+
+@njit(nogil=True, cache=True)
+def keep_around(low, high, point, order, names, count):
+    """Of the boxes that `names[:count]` names, those around the point; they move to the front."""
+    for step in range(0, len(order), 2):
+        first = order[step]
+        x = point[first]
+        found = 0
+        if step + 1 < len(order):
+            second = order[step + 1]
+            y = point[second]
+            for i in range(count):
+                row = names[i]
+                names[found] = row
+                found += (
+                    (low[row, first] <= x)
+                    & (x <= high[row, first])
+                    & (low[row, second] <= y)
+                    & (y <= high[row, second])
+                )
+        else:
+            for i in range(count):
+                row = names[i]
+                names[found] = row
+                found += (low[row, first] <= x) & (x <= high[row, first])
+        count = found
+        if count == 0:
+            break
+    return count
+
+
+@njit(nogil=True, cache=True)
+def true_boxes(low, high):
+    """The boxes that can hold a point at all."""
+    found, count = np.empty(len(low), np.int32), 0
+    for box in range(len(low)):
+        holds = True
+        for axis in range(low.shape[1]):
+            holds &= low[box, axis] <= high[box, axis]
+        found[count] = box
+        count += holds
+    return found[:count]
+
+
+@njit(nogil=True, cache=True)
+def true_points(points):
+    """The points without a NaN."""
+    found, count = np.empty(len(points), np.int32), 0
+    for point in range(len(points)):
+        holds = True
+        for axis in range(points.shape[1]):
+            holds &= points[point, axis] == points[point, axis]
+        found[count] = point
+        count += holds
+    return found[:count]
+
+
+def fill(work: Callable[..., tuple[int, int]], needs: tuple[Any, ...], rows: int, each: int) -> Met:
+    """All pairs that a kernel finds for its rows, in pieces that are as large as needed.
+
+    The kernel is given what it needs, the row to begin with, and room for points and for boxes. It
+    stops before a row that may not fit, and tells that row and the number of pairs. `each` is what
+    a row may need at least.
+    """
+    pieces: list[Met] = []
+    first, size = 0, max(each, min(PIECE, 16 * rows), 64)
+    while first < rows:
+        room = Met(np.empty(size, np.int32), np.empty(size, np.int32))
+        start = first
+        first, count = work(*needs, first, *room)
+        if count:
+            pieces.append(Met(room.points[:count], room.boxes[:count]))
+        if first == start:
+            size *= 4
+        elif first < rows:
+            size = max(size, PIECE)
+    return joined(pieces)
+
+
+def joined(pieces: list[Met]) -> Met:
+    """All pairs of some pieces, in their order; none keeps room that it does not use."""
+    if not pieces:
+        return NONE_MET
+    if len(pieces) == 1:
+        (piece,) = pieces
+        room = piece.points.base
+        spare = room is not None and len(room) > 2 * len(piece.points)
+        return Met(piece.points.copy(), piece.boxes.copy()) if spare else piece
+    return Met(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def sample_of(count: int, most: int) -> Ints:
+    """Some of so many rows, spread over the whole whatever order they are in."""
+    if count <= most:
+        return np.arange(count, dtype=np.int32)
+    steps = np.arange(most, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    places = ((steps >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)
+    return places.astype(np.int32)

@@ -1,0 +1,57 @@
+"""Points and boxes without an index: every pair is looked at.
+
+The cheapest way where one side is small. The loop over the larger side is the inner one, and
+writes its candidates into the room of the pairs at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from place.kernels.arrays import Floats, Longs
+from place.kernels.box_pairs import Met, fill, keep_around, keep_inside
+
+
+@njit(nogil=True, cache=True)
+def _scan_boxes(points, low, high, order, first, out_points, out_boxes):
+    """For each point, all boxes."""
+    count = 0
+    for point in range(first, len(points)):
+        if count + len(low) > len(out_boxes):
+            return point, count
+        some = out_boxes[count:]
+        for box in range(len(low)):
+            some[box] = box
+        found = keep_around(low, high, points[point], order, some, len(low))
+        for i in range(count, count + found):
+            out_points[i] = point
+        count += found
+    return len(points), count
+
+
+@njit(nogil=True, cache=True)
+def _scan_points(points, low, high, order, first, out_points, out_boxes):
+    """For each box, all points."""
+    count = 0
+    for box in range(first, len(low)):
+        if count + len(points) > len(out_points):
+            return box, count
+        some = out_points[count:]
+        for point in range(len(points)):
+            some[point] = point
+        found = keep_inside(points, low[box], high[box], order, some, len(points))
+        for i in range(count, count + found):
+            out_boxes[i] = box
+        count += found
+    return len(low), count
+
+
+def scan_boxes(points: Floats, low: Floats, high: Floats, order: Longs | None = None) -> Met:
+    """All pairs, by looking at each; `order` has the dimensions that decide most first."""
+    if order is None:
+        order = np.arange(points.shape[1])
+    needs = (points, low, high, order)
+    if len(points) <= len(low):
+        return fill(_scan_boxes, needs, len(points), len(low))
+    return fill(_scan_points, needs, len(low), len(points))
