@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import place
-from place.engine.compile import Compiled, compile_query
+from place.engine.compile import compile_query
+from place.engine.compiled import Compiled
 from place.engine.filter_order import FilterOrder
 from place.engine.queries import Queries
 from place.engine.tick import Tick

@@ -13,11 +13,13 @@ import numpy as np
 from place.engine.chain import Chain, Workshop, changes_of, settled
 from place.engine.changes import Change
 from place.engine.columns import Dictionary
-from place.engine.compile import QueryShape, compile_query
+from place.engine.compile import compile_query
+from place.engine.compiled import QueryShape
 from place.engine.counters import Counters
 from place.engine.flow import Flow, Marks
 from place.engine.operators.contract import NEVER, Span
 from place.engine.operators.first import First
+from place.engine.operators.nearest_each import NearestEach
 from place.engine.partial_answers import PartialAnswer
 from place.kernels.arrays import Longs
 from place.plan.explain import Observed
@@ -97,7 +99,7 @@ class Answers:
                 chain.operators = Workshop(self._dictionary).upper(chain, merges=True)
             chain.put(number, compiled.constants)
             for operator in chain.operators:
-                if isinstance(operator, First):
+                if isinstance(operator, First | NearestEach):
                     operator.put(number, _wanted(query))
         return number
 

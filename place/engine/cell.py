@@ -16,7 +16,8 @@ import pyarrow as pa
 from place.engine.chain import Chain, changes_of, is_settled_by_keys, settled
 from place.engine.chains import Chains
 from place.engine.columns import Dictionary
-from place.engine.compile import Compiled, JoinKey, compile_alike, compile_query
+from place.engine.compile import compile_alike, compile_query
+from place.engine.compiled import Compiled, JoinKey
 from place.engine.conditions import Conditions, Matches
 from place.engine.counters import Counters
 from place.engine.filter_order import FilterOrder
@@ -31,9 +32,9 @@ from place.engine.partial_answers import Found, PartialAnswer, is_merged
 from place.engine.presence import Presence
 from place.engine.queries import Queries
 from place.engine.retention import Retained
-from place.engine.stores import Due, Stores
+from place.engine.stores import Stores
 from place.engine.surroundings import Surroundings
-from place.engine.tick import Tick
+from place.engine.tick import Due, Tick
 from place.kernels.arrays import Longs
 from place.model.schema import Stream
 from place.model.time import BEGINNING
@@ -150,7 +151,9 @@ class Cell:
     ) -> list[Found]:
         windows = {key.subject for key in self.joins if key.readings}
         listened = {name: due for name, due in heard.items() if name in windows}
-        tick = self.stores.open(after, until, told, listened, self._named_now())
+        held = self.chains.windowed()
+        joined = {name: due for name, due in heard.items() if name in held}
+        tick = self.stores.open(after, until, told, listened, self._named_now(), joined)
         for name, versions in tick.objects.items():
             self.counters.read((name, False), len(versions))
         for name, readings in tick.readings.items():
@@ -321,7 +324,8 @@ class Cell:
         query = compiled.asked
         number = self.queries.add(compiled)
         is_new = self.chains.begin(number, compiled, changes.tables)
-        there = 0 if compiled.key.readings else len(self.stores.subjects[compiled.subject])
+        store = self.stores.subjects.get(compiled.subject)
+        there = 0 if compiled.key.readings or store is None else len(store)
         self.counters.begin(number, _reads(compiled), there)
         chain = self.chains.of(number)
         assert chain is not None
@@ -331,7 +335,8 @@ class Cell:
             base = self.queries.add_candidates(compiled)
             self.chains.add_candidates(base, compiled)
             self.counters.begin(base, _reads(compiled), 0)
-        if compiled.shape.candidates is None or base != number:
+        needs_regions = compiled.shape.candidates is None or base != number
+        if needs_regions and not query.is_join:
             self._join(compiled).add(base, compiled)
             if compiled.has_choice and not compiled.key.readings:
                 self._order.begin(base)
@@ -339,7 +344,8 @@ class Cell:
             self._named[named] = self._named.get(named, 0) + 1
         if query.groups != ():
             return NO_MARKS
-        focals = () if query.window is not None else query.focals
+        holds_readings = query.window or query.sources[query.subject].window
+        focals = () if holds_readings is not None else query.focals
         numbers = [self.stores.focal_number(focal) for focal in focals]
         if not self._tells_marks(query):
             return NO_MARKS
@@ -466,6 +472,7 @@ def _may_have_likes(compiled: Compiled) -> bool:
     asked = compiled.asked
     return (
         asked.form is not None
+        and not asked.is_join
         and asked.window is None
         and asked.groups is None
         and asked.nearest is None

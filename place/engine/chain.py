@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
-from place.engine.compile import QueryShape
+from place.engine.compiled import QueryShape
 from place.engine.consolidate import consolidated
 from place.engine.counters import Counters
 from place.engine.flow import Flow
@@ -24,18 +24,22 @@ from place.engine.operator_specs import (
     FirstSpec,
     GroupSpec,
     JoinSpec,
+    NearestEachSpec,
     NearestSpec,
     PreviousSpec,
     ProjectSpec,
     Spec,
+    StreamJoinSpec,
     WindowSpec,
 )
 from place.engine.operators.contract import NEVER, Operator, Parameters, Span
 from place.engine.operators.distinct import Distinct
 from place.engine.operators.first import First
 from place.engine.operators.group import Group
+from place.engine.operators.nearest_each import NearestEach
 from place.engine.operators.previous import Previous
 from place.engine.operators.project import Project
+from place.engine.operators.stream_join import StreamJoin
 from place.engine.operators.table_join import TableJoin
 from place.engine.operators.window import Window
 from place.engine.tick_readings import reading_ranks
@@ -99,6 +103,16 @@ class Chain:
         """The next instant at which something happens, if nothing else does."""
         return min((operator.next_expiry() for operator in self.operators), default=NEVER)
 
+    def content(self, query: int) -> pa.Table | None:
+        """What the operators hold of one query that does not follow from the objects."""
+        for operator in self.operators:
+            if isinstance(operator, StreamJoin):
+                return operator.content(query)
+        table = self.save()
+        if table is None:
+            return None
+        return table.filter(pa.array(table.column(0).to_numpy() == query))
+
     def save(self) -> pa.Table | None:
         """What the operators hold that does not follow from the objects."""
         found = [table for operator in self.operators if (table := operator.save()) is not None]
@@ -118,6 +132,7 @@ class Workshop:
     partner: Partner | None = None
     store: Objects | None = None
     nearest: Callable[[QueryShape], Operator] | None = None
+    stream_join: Callable[[StreamJoinSpec, Chain], Operator] | None = None
 
     def lower(self, chain: Chain) -> list[Operator]:
         """The operators that each cell runs over its own objects."""
@@ -135,6 +150,11 @@ class Workshop:
                 assert self.partner is not None
                 rows = {source: self.partner(name, needed) for source, name, needed in tables}
                 return TableJoin(step, rows, chain.parameters, dictionary)
+            case StreamJoinSpec():
+                assert self.stream_join is not None
+                return self.stream_join(step, chain)
+            case NearestEachSpec():
+                return NearestEach(lambda: First(False, dictionary))
             case NearestSpec():
                 assert self.nearest is not None
                 return self.nearest(shape)

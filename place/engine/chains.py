@@ -9,11 +9,14 @@ import pyarrow as pa
 
 from place.engine.chain import Chain, Workshop
 from place.engine.columns import Columns, Dictionary
-from place.engine.compile import Compiled, QueryShape
+from place.engine.compiled import Compiled, QueryShape
+from place.engine.join_sources import area_of, elements_of
 from place.engine.matrix import Matrix
-from place.engine.operator_specs import JoinSpec, NearestSpec, PreviousSpec
+from place.engine.operator_specs import JoinSpec, NearestSpec, PreviousSpec, StreamJoinSpec
 from place.engine.operators.contract import NEVER, Operator
 from place.engine.operators.k_nearest import Among, Nearest
+from place.engine.operators.nearest_each import NearestEach
+from place.engine.operators.stream_join import StreamJoin
 from place.engine.partial_answers import is_merged
 from place.engine.stores import Stores
 from place.kernels.arrays import Longs
@@ -57,6 +60,10 @@ class Chains:
             chain = self._chains[compiled.shape] = self._made(compiled)
         self._chain_of[number] = chain
         chain.put(number, compiled.constants)
+        for chooser in chain.operators:
+            if isinstance(chooser, NearestEach):
+                assert compiled.asked.nearest is not None
+                chooser.put(number, compiled.asked.nearest.k)
         for operator in nearest_of(chain):
             clause = compiled.asked.nearest
             assert clause is not None
@@ -116,7 +123,7 @@ class Chains:
             if source.is_stream:
                 continue
             name = source.relation.name
-            if i in joined:
+            if i in joined or query.is_join:
                 self._tables.setdefault(name, (source.relation, tables[name]))
             else:
                 is_regions = query.query_table is not None and query.query_table.source == i
@@ -140,8 +147,9 @@ class Chains:
         workshop = Workshop(
             self._dictionary,
             self.partner,
-            self._stores.subjects[compiled.subject],
+            self._stores.subjects.get(compiled.subject),
             lambda shape: self._nearest(shape, compiled),
+            lambda spec, chain: self._stream_join(spec, chain, compiled.asked),
         )
         chain.operators = workshop.lower(chain)
         if not is_merged(shape, self._matrix):
@@ -160,6 +168,14 @@ class Chains:
             self._threads,
         )
         return Nearest(among, self._stores.focals)
+
+    def _stream_join(self, spec: StreamJoinSpec, chain: Chain, asked: Query) -> Operator:
+        elements = [
+            elements_of(spec, i, asked, self._stores, self.partner) for i in range(spec.width)
+        ]
+        areas = [area_of(spec, i) for i in range(spec.width)]
+        parameters, dictionary = chain.parameters, self._dictionary
+        return StreamJoin(spec, elements, parameters, areas, dictionary, self._threads)
 
     # What is held
 
@@ -186,15 +202,30 @@ class Chains:
     def content(self, number: int) -> pa.Table | None:
         """What the operators of one query hold; None if it is not in this cell's column."""
         chain = self._chain_of.get(number)
-        table = None if chain is None else chain.save()
-        if table is None:
-            return None
-        return table.filter(pa.array(table.column(0).to_numpy() == number))
+        return None if chain is None else chain.content(number)
+
+    def windowed(self) -> set[str]:
+        """The streams of whose readings joins have windows."""
+        return {
+            source.relation.name
+            for chain in self
+            for spec in chain.shape.lower
+            if isinstance(spec, StreamJoinSpec)
+            for source in spec.sources
+            if source.window is not None
+        }
 
     def reach_everywhere(self, stream: str) -> bool:
-        """Do queries need all objects of a stream? kNN does, and `WINDOW PREVIOUS`, which waits for
-        the next reading of everybody."""
-        return any(
+        """Do queries need all objects of a stream? kNN and joins do, and `WINDOW PREVIOUS`, which
+        waits for the next reading of everybody."""
+        joined = {
+            source.relation.name
+            for chain in self
+            for spec in chain.shape.lower
+            if isinstance(spec, StreamJoinSpec)
+            for source in spec.sources
+        }
+        return stream in joined or any(
             chain.shape.sources[chain.shape.subject].name == stream
             and any(isinstance(spec, PreviousSpec | NearestSpec) for spec in chain.shape.lower)
             for chain in self

@@ -10,11 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from place.engine.abstraction import Abstraction
 from place.engine.boxes import Box, boxes_of
 from place.engine.columns import Dictionary
+from place.engine.compile_join import compile_join
+from place.engine.compiled import (
+    Compiled,
+    Condition,
+    Dimensions,
+    Filter,
+    JoinKey,
+    Needed,
+    QueryShape,
+    is_constant,
+)
 from place.engine.operator_specs import (
     DistinctSpec,
     FirstSpec,
@@ -28,7 +38,7 @@ from place.engine.operator_specs import (
 )
 from place.errors import InternalError
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED
-from place.model.schema import Relation, Stream
+from place.model.schema import Stream
 from place.model.shape import Rectangle, Shape
 from place.model.space import Space
 from place.model.types import Row, Type
@@ -60,111 +70,7 @@ from place.plan.logical import (
 from place.plan.planner import filters_first, has_choice, make_plan
 from place.plan.query import Around, Query, QueryTable
 
-Dimensions = tuple[int, ...]
-"""The columns that regions are found by: x and y, or up to two others; none where nothing helps."""
-Needed = tuple[tuple[int, ...], ...]
-"""Of each source, the columns that are read."""
-
 RECTANGULAR = (("x1", "y1", "x2", "y2"), ("focal", "xdist", "ydist"))
-
-
-@dataclass(frozen=True)
-class Filter:
-    """What an object has to pass before it meets regions: a condition on its columns, and a row of
-    each table beside it, by the join of a shape."""
-
-    subject: int
-    condition: Expression | None
-    joins: JoinSpec | None
-    needed: tuple[int, ...]
-    kinds: tuple[Type, ...]
-    constants: Row
-
-
-class JoinKey(NamedTuple):
-    """Which regions are joined together: those that meet the same relation by the same columns.
-
-    `readings` says that they meet readings and not objects, `moves` that they may change within a
-    tick. `alone` is the number of a query whose regions are joined apart from all others, or −1.
-    """
-
-    subject: str
-    readings: bool
-    dimensions: Dimensions
-    moves: bool
-    space: Space
-    before: Filter | None = None
-    alone: str = ""
-
-
-class Condition(NamedTuple):
-    """A condition without its constants, over the columns that it needs of each source."""
-
-    expression: Expression
-    needed: Needed
-    kinds: tuple[Type, ...]
-
-
-@dataclass(frozen=True)
-class QueryShape:
-    """What queries have in common that one chain of operators serves."""
-
-    sources: tuple[Relation, ...]
-    subject: int
-    table: int | None
-    readings: bool
-    needed: Needed
-    lower: tuple[Spec, ...]
-    upper: tuple[Spec, ...]
-    kinds: tuple[Type, ...]
-    is_keyed: bool
-    candidates: Query | None = None
-    """Of kNN queries, the conditions by which they choose; those with the same share one search."""
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A query as a cell runs it.
-
-    `boxes` are its attribute boxes; a query without a place is found by them. `checks_boxes` says
-    that they also have to be asked of candidates, and `residual` is the condition that no box can
-    decide. `reads` are the columns of the object that matter while it stays within the region: if
-    one of them changes, its row may.
-    """
-
-    asked: Query
-    shape: QueryShape
-    constants: Row
-    key: JoinKey
-    boxes: tuple[Box, ...]
-    checks_boxes: bool
-    residual: Condition | None
-    residual_constants: Row
-    reads: tuple[int, ...]
-    mode: int
-    filter: Filter
-    has_choice: bool
-    has_regions: bool
-
-    @property
-    def subject(self) -> str:
-        return self.key.subject
-
-    @property
-    def is_spatial(self) -> bool:
-        return self.asked.inside is not None or self.asked.query_table is not None
-
-    @property
-    def is_twice(self) -> bool:
-        """Has it an INSIDE of its own beside a query table?"""
-        return self.asked.inside is not None and self.asked.query_table is not None
-
-    @property
-    def filtered(self) -> tuple[int, ...]:
-        """The columns of the object that conditions or outputs read if INSIDE comes first."""
-        asked = () if self.filter.condition is None else columns_of(self.filter.condition)
-        mine = {c.index for c in asked if not _is_constant(self.asked, c)}
-        return tuple(sorted(mine | set(self.reads)))
 
 
 @dataclass
@@ -226,6 +132,8 @@ def compile_query(
     asked: Query, dictionary: Dictionary, knowledge: Knowledge | None = None
 ) -> Compiled:
     """What a cell makes of a query, by what is known about the rows that pass its filters."""
+    if asked.is_join:
+        return compile_join(asked)
     return compile_plan(make_plan(asked, knowledge), dictionary)
 
 
@@ -235,6 +143,7 @@ def compile_alike(like: Compiled, asked: Query) -> Compiled | None:
     other = like.asked
     if (
         asked.form is None
+        or asked.is_join
         or asked.form != other.form
         or type(asked.inside) is not type(other.inside)
         or asked.query_table is not None
@@ -288,11 +197,11 @@ def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
         for index in shape.needed[source]
         if clauses.nearest is None or joins is not None
     }
-    changing = any(not _is_constant(asked, column) for column in told)
+    changing = any(not is_constant(asked, column) for column in told)
     read = {(c.source, c.index) for c in columns_of(left)} if left is not None else set()
     read |= {(c.source, c.index) for c in told}
     reads = {
-        i for s, i in read if s == asked.subject and not _is_constant(asked, _column(asked, s, i))
+        i for s, i in read if s == asked.subject and not is_constant(asked, _column(asked, s, i))
     }
     is_box = not spatial or (
         asked.space is Space.PLANAR and not twice and not _is_round(asked, clauses)
@@ -454,12 +363,6 @@ def _is_keyed(query: Query) -> bool:
         if not unique or (number, relation.key) not in shown:
             return False
     return True
-
-
-def _is_constant(query: Query, column: Column) -> bool:
-    """Does a column never change while its object, or its row of a query table, is there?"""
-    source = query.sources[column.source]
-    return not source.is_stream or column.index == source.relation.key
 
 
 def _is_round(query: Query, clauses: _Clauses) -> bool:

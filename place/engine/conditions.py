@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from place.engine.columns import Columns, Dictionary
-from place.engine.compile import Compiled, JoinKey
+from place.engine.compiled import Compiled, JoinKey
 from place.engine.counters import Counters
 from place.engine.focals import Focals
 from place.engine.layout import Polygons, lay_out, lay_out_around

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from place.engine.columns import Dictionary
-from place.engine.compile import Compiled, JoinKey, compile_query
+from place.engine.compile import compile_query
+from place.engine.compiled import Compiled, JoinKey
 from place.engine.layout import Polygons
 from place.engine.matching import Passes
 from place.engine.operators.region_join import RegionJoin

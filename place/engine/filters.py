@@ -8,7 +8,7 @@ import numpy as np
 
 from place.engine.chain import Partner
 from place.engine.columns import Columns, Dictionary
-from place.engine.compile import Filter
+from place.engine.compiled import Filter
 from place.engine.flow import Flow
 from place.engine.matching import Passes
 from place.engine.operators.contract import Parameters

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from place.engine.columns import Columns
-from place.engine.compile import Compiled
+from place.engine.compiled import Compiled
 from place.engine.layout import fan_of, lay_out, lay_out_around, lay_out_rows
 from place.engine.objects import Objects
 from place.engine.region_moves import extents_of

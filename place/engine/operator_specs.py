@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from place.model.schema import Relation
+from place.model.shape import Shape
+from place.model.space import Space
 from place.plan.expression import Aggregate, Expression
-from place.plan.query import Window
+from place.plan.query import Around, Window
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,60 @@ class JoinSpec:
     tables: tuple[tuple[int, str, tuple[int, ...]], ...]
     width: int
     only_qualifies: bool = False
+
+
+@dataclass(frozen=True)
+class ElementSpec:
+    """A source of a join: whose elements they are, and in which window; `is_spread` where each row
+    of cells has its own share of them."""
+
+    relation: Relation
+    window: Window | None
+    is_spread: bool
+
+
+@dataclass(frozen=True)
+class AreaSpec:
+    """INSIDE of a join: which source lies within, and around which source the region moves."""
+
+    subject: int
+    area: Shape | Around
+    focal: int | None
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """By what kNN of a join chooses: the elements of `among` by their distance to those of `around`
+    (or to a point), for each element of the source `each`, or for the query as a whole."""
+
+    among: int
+    around: int | None
+    point: tuple[float, float] | None
+    each: int | None
+
+
+@dataclass(frozen=True)
+class StreamJoinSpec:
+    """All combinations of elements for which conditions hold.
+
+    `needed` are the columns of each source that anybody reads, and `shown` those of them, by their
+    positions, that are read above the join. Constants of queries are columns of the source `width`.
+    """
+
+    sources: tuple[ElementSpec, ...]
+    needed: tuple[tuple[int, ...], ...]
+    shown: tuple[tuple[int, ...], ...]
+    conditions: tuple[Expression, ...]
+    width: int
+    space: Space
+    area: AreaSpec | None
+    rank: RankSpec | None
+    method: str | None
+
+
+@dataclass(frozen=True)
+class NearestEachSpec:
+    """Of the combinations of each centre those with the nearest elements."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +136,8 @@ class DistinctSpec:
 
 Spec = (
     JoinSpec
+    | StreamJoinSpec
+    | NearestEachSpec
     | NearestSpec
     | WindowSpec
     | PreviousSpec

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from place.engine.changes import Change
-from place.engine.compile import QueryShape
+from place.engine.compiled import QueryShape
 from place.engine.flow import Flow, Marks
 from place.engine.matrix import Matrix
-from place.engine.operator_specs import DistinctSpec, FirstSpec, GroupSpec
+from place.engine.operator_specs import DistinctSpec, FirstSpec, GroupSpec, NearestEachSpec
 from place.plan.query import Query
 
 
@@ -49,5 +49,5 @@ Found = Change | PartialAnswer
 def is_merged(shape: QueryShape, matrix: Matrix) -> bool:
     """Does the answer follow only from the parts of several cells together?"""
     spread = matrix.rows > 1 or (matrix.columns > 1 and shape.table is not None)
-    whole = FirstSpec, GroupSpec, DistinctSpec
+    whole = FirstSpec, GroupSpec, DistinctSpec, NearestEachSpec
     return spread and any(isinstance(step, whole) for step in shape.upper)

@@ -11,7 +11,7 @@ import numpy as np
 
 from place.engine.boxes import Box
 from place.engine.columns import Columns, Dictionary
-from place.engine.compile import Compiled, Condition, QueryShape
+from place.engine.compiled import Compiled, Condition, QueryShape
 from place.engine.multiset import longer
 from place.engine.operators.contract import Parameters
 from place.kernels.arrays import Bools, Floats, Longs

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from place.engine.compile import JoinKey
+from place.engine.compiled import JoinKey
 from place.engine.objects import Objects
 from place.engine.operators.region_join import RegionJoin
 from place.engine.tick import Tick

@@ -13,7 +13,7 @@ from place.engine.columns import Columns, Dictionary
 from place.engine.focals import FocalMoves, Focals
 from place.engine.matrix import Place
 from place.engine.objects import Messages, Objects
-from place.engine.tick import Tick
+from place.engine.tick import Due, Tick
 from place.engine.tick_readings import TickReadings
 from place.engine.versions import Versions
 from place.kernels.arrays import Floats, Longs
@@ -21,15 +21,12 @@ from place.model.schema import Relation, Stream
 from place.plan.bind_query_table import layout_of
 from place.plan.query import Focal
 
-Due = tuple[Messages, Longs]
-"""Messages with their instants, in order."""
-
 
 class Stores:
     """The stores of one cell of the matrix.
 
-    It holds the objects of its row, and of the other rows where each object is: a region of its
-    column may begin to follow any of them.
+    It holds the objects of its row, and those of the other rows: a region of its column may begin
+    to follow any of them, and joins pair the objects of its row with all others.
     """
 
     def __init__(self, place: Place, streams: Iterable[Stream], dictionary: Dictionary) -> None:
@@ -39,13 +36,10 @@ class Stores:
         self.subjects: dict[str, Objects] = {}
         self.others: dict[str, Objects] = {}
         self.region_rows: dict[str, Objects] = {}
-        self._elsewhere: list[Versions] = []
-        """The versions of the tick of objects of other rows."""
         for stream in streams:
             self.subjects[stream.name] = Objects(stream, dictionary)
             if place.matrix.rows > 1:
-                known = tuple(stream.columns[i] for i in _whereabouts(stream))
-                self.others[stream.name] = Objects(stream, dictionary, known)
+                self.others[stream.name] = Objects(stream, dictionary)
             if layout_of(stream.columns) is not None:
                 self.region_rows[stream.name] = Objects(stream, dictionary)
 
@@ -135,13 +129,15 @@ class Stores:
         told: Mapping[str, Due],
         heard: Mapping[str, Due],
         named: Iterable[tuple[str, str, int]],
+        joined: Mapping[str, Due],
     ) -> Tick:
         """Open a tick: its messages become versions of what the stores hold.
 
         `told` are the messages of each stream together with the expiries of its objects; `heard`
         are the messages alone, of streams whose readings windows hold. `named` are the query tables
         that name focal objects: each with its name, the stream of the focal objects, and the column
-        that names them.
+        that names them. `joined` are the messages of streams whose readings the windows of joins
+        hold.
         """
         regions = {}
         for name, (messages, instants) in told.items():
@@ -158,6 +154,7 @@ class Stores:
                 keys = rows.values[column][~rows.nulls[column]].astype(np.int64)
                 self.focal_numbers(stream, keys)
         objects: dict[str, Versions] = {}
+        elsewhere: dict[str, Versions] = {}
         moves: list[FocalMoves] = []
         for name, (messages, instants) in told.items():
             mine, others = self._split(name, messages)
@@ -166,10 +163,9 @@ class Stores:
                 objects[name] = Versions.of(self.subjects[name], some, instants[mine])
                 moves.append(self._focal_moves(objects[name]))
             if others is not None and len(others):
-                known = self._known(name, messages.take(others))
-                away = Versions.of(self.others[name], known, instants[others])
-                self._elsewhere.append(away)
-                moves.append(self._focal_moves(away))
+                some = messages.take(others)
+                elsewhere[name] = Versions.of(self.others[name], some, instants[others])
+                moves.append(self._focal_moves(elsewhere[name]))
         readings = {}
         for name, (messages, instants) in heard.items():
             mine, _ = self._split(name, messages)
@@ -177,13 +173,12 @@ class Stores:
                 some = messages if len(mine) == len(messages) else messages.take(mine)
                 readings[name] = TickReadings.of(some, instants[mine], self.subjects[name])
         moving = FocalMoves.joined([part for part in moves if len(part)])
-        return Tick(after, until, objects, regions, readings, moving)
+        return Tick(after, until, objects, regions, readings, moving, elsewhere, joined)
 
     def close(self, tick: Tick) -> None:
         """End a tick: the stores take its last versions."""
-        for versions in (*tick.objects.values(), *self._elsewhere, *tick.regions.values()):
+        for versions in (*tick.objects.values(), *tick.elsewhere.values(), *tick.regions.values()):
             versions.settle()
-        self._elsewhere = []
         self.focals.settle(tick.focals)
 
     def take(self, told: Mapping[str, Messages]) -> None:
@@ -193,7 +188,7 @@ class Stores:
             mine, others = self._split(name, messages)
             self._change(self.subjects[name], messages.take(mine))
             if others is not None:
-                self._change(self.others[name], self._known(name, messages.take(others)))
+                self._change(self.others[name], messages.take(others))
             if name in self.region_rows:
                 store = self.region_rows[name]
                 here = self.place.has_regions(messages.keys, self.texts(store))
@@ -214,14 +209,6 @@ class Stores:
             return np.arange(len(messages)), None
         return np.flatnonzero(mask), np.flatnonzero(~mask)
 
-    def _known(self, name: str, messages: Messages) -> Messages:
-        """Messages with the columns alone that are kept of objects of other rows."""
-        known = _whereabouts(self.subjects[name].relation)
-        rows = Columns(self.others[name].columns.columns, self.dictionary, 0)
-        rows.values = [messages.rows.values[i] for i in known]
-        rows.nulls = [messages.rows.nulls[i] for i in known]
-        return Messages(messages.keys, messages.times, messages.gone, rows)
-
     def _focal_moves(self, versions: Versions) -> FocalMoves:
         """Where the focal objects among versions go."""
         numbers = versions.store.leads[versions.slots].astype(np.int64)
@@ -241,9 +228,3 @@ def _places_of(store: Objects) -> tuple[int, int] | None:
     names = [column.name for column in store.columns.columns]
     x, y = (names.index(relation.columns[i].name) for i in (relation.x, relation.y))
     return x, y
-
-
-def _whereabouts(stream: Relation) -> tuple[int, ...]:
-    """The columns of a stream that say where its objects are: key, x and y."""
-    named = (stream.key, stream.x, stream.y)
-    return tuple(dict.fromkeys(index for index in named if index is not None))

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from place.engine.focals import FocalMoves
+from place.engine.objects import Messages
 from place.engine.operators.contract import Span
 from place.engine.tick_readings import TickReadings
 from place.engine.versions import Versions
 from place.kernels.arrays import Longs, merged_values
 
 NO_FOCAL_MOVES = FocalMoves.joined([])
+
+Due = tuple[Messages, Longs]
+"""Messages with their instants, in order."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,11 @@ class Tick(Span):
     regions: Mapping[str, Versions] = field(default_factory=dict)
     readings: Mapping[str, TickReadings] = field(default_factory=dict)
     focals: FocalMoves = NO_FOCAL_MOVES
+    elsewhere: Mapping[str, Versions] = field(default_factory=dict)
+    """The versions of the objects of other rows."""
+    heard: Mapping[str, Due] = field(default_factory=dict)
+    """All messages of streams of whose readings the windows of joins hold some, with their
+    instants: those of other rows among them, and without expiries."""
 
     @cached_property
     def instants(self) -> Longs:

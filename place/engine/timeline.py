@@ -17,7 +17,7 @@ from place.engine.matrix import Place
 from place.engine.objects import Messages, Objects
 from place.engine.operators.contract import NEVER
 from place.engine.partial_answers import Found
-from place.engine.stores import Due
+from place.engine.tick import Due
 from place.kernels.arrays import Bools, Longs
 from place.model.clock import ceil_all
 from place.model.schema import Stream

@@ -114,7 +114,7 @@ class Worker:
             contents: dict[str, pa.Table] = {}
             for query in queries:
                 content = kept.get(query.name)
-                if content is None and query.window is not None:
+                if content is None and query.holds_readings:
                     content = self._replay(query, tables, timeline.instant)
                 if content is not None:
                     contents[query.name] = content
@@ -139,6 +139,8 @@ class Worker:
     def _content(self, query: Query) -> pa.Table | None:
         """What the window of a query holds that begins anew because its tables changed. Only
         windows of time go on: what they hold does not depend on tables."""
+        if query.is_join:
+            return self.timelines[query.streams].cell.content(query.name)
         window = query.window
         if window is None or query.query_table is not None or window.rows is not None:
             return None
@@ -152,7 +154,7 @@ class Worker:
         beside: str | None = None,
     ) -> pa.Table | None:
         """What a new window holds at first: the readings in the histories of its streams."""
-        if query.window is None:
+        if not query.holds_readings:
             return None
         self._rise()
         timeline = self._open(query.streams, max(self.histories[n].floor for n in query.streams))
@@ -316,7 +318,7 @@ class Worker:
         if timeline is None:
             timeline = self._open(query.streams, self._beginning(query.streams))
         content = None
-        if query.window is not None and timeline.queries.get(query.name) == query:
+        if query.holds_readings and timeline.queries.get(query.name) == query:
             content = timeline.cell.content(query.name)
         else:
             content = self._replay(asked, tables, timeline.instant, query.name)

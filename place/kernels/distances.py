@@ -27,3 +27,19 @@ def distances(ax, ay, bx, by, sphere):
             dx, dy = ax[i] - bx[i], ay[i] - by[i]
             found[i] = math.sqrt(dx * dx + dy * dy)
     return found
+
+
+@njit(nogil=True, cache=True)
+def measures(ax, ay, bx, by, sphere):
+    """By what distances are compared: squared, of chords between unit vectors on the sphere."""
+    found = np.empty(len(ax))
+    for i in range(len(ax)):
+        if sphere:
+            au, av, aw = unit_vector(ax[i], ay[i])
+            bu, bv, bw = unit_vector(bx[i], by[i])
+            du, dv, dw = au - bu, av - bv, aw - bw
+            found[i] = du * du + dv * dv + dw * dw
+        else:
+            dx, dy = ax[i] - bx[i], ay[i] - by[i]
+            found[i] = dx * dx + dy * dy
+    return found

@@ -109,3 +109,21 @@ def merge_within_instants(instants, regions, slots, was, now):
                         break
         start = end
     return np.flatnonzero(kept)
+
+
+@njit(nogil=True, cache=True)
+def name_versions(before, same, first, parts, part, base):
+    """A name for each row of a tick: that of the version before it if the two are the same.
+
+    What slot s held before the tick has the name `s * parts + part`, and a row of its own name is
+    called by its number, counted from `base` on.
+    """
+    names = np.empty(len(before), np.int64)
+    for i in range(len(before)):
+        if not same[i]:
+            names[i] = base + first + i
+        elif before[i] >= 0:
+            names[i] = names[before[i]]
+        else:
+            names[i] = ~before[i] * parts + part
+    return names

@@ -76,7 +76,7 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         distinct=select.distinct,
         region=_region_name(catalog, select),
     )
-    query = place_window(query, select)
+    query = _with_focals(catalog, place_window(query, select))
     _check_combinations(query, select, predicates)
     return replace(query, hint=_bind_hint(query, select))
 
@@ -91,6 +91,23 @@ def _hidden(
         Source(FOCAL, catalog.streams[fold(focal.stream)], key=focal.key)
         for focal in dict.fromkeys(focals)
     )
+
+
+def _with_focals(catalog: Catalog, query: Query) -> Query:
+    """In a join focal objects are sources like others: what follows one that is gone is gone.
+
+    Not so where readings of a window are asked by a region: it counts as it was at their instants.
+    """
+    if not query.is_join:
+        return query
+    inside = query.inside if query.sources[query.subject].window is None else None
+    known = {(source.relation.name, source.key) for source in query.sources}
+    missing = tuple(
+        source
+        for source in _hidden(catalog, inside, query.nearest)
+        if (source.relation.name, source.key) not in known
+    )
+    return replace(query, sources=query.sources + missing)
 
 
 def _check_combinations(query: Query, select: Select, predicates: list[Inside]) -> None:

@@ -209,8 +209,8 @@ def sources_of(expression: Expression) -> frozenset[int]:
     return frozenset(column.source for column in columns_of(expression))
 
 
-def substitute(expression: Expression, put: Callable[[Column], Column]) -> Expression:
-    """The expression with other columns in the place of its own."""
+def substitute(expression: Expression, put: Callable[[Column], Expression]) -> Expression:
+    """The expression with other columns, or constants, in the place of its own columns."""
     match expression:
         case Column():
             return put(expression)

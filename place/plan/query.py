@@ -165,6 +165,11 @@ class Query:
         regions = self.query_table.source if self.query_table else None
         return sum(source.is_stream for i, source in enumerate(self.sources) if i != regions) > 1
 
+    @property
+    def holds_readings(self) -> bool:
+        """Has it a window, of its one stream or of a source?"""
+        return self.window is not None or any(s.window is not None for s in self.sources)
+
     @cached_property
     def streams(self) -> frozenset[str]:
         """The streams that the answer depends on, those of focal objects among them."""

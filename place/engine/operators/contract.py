@@ -101,3 +101,12 @@ class Parameters:
     def beside_queries(self, sources: Sources, queries: Longs) -> Sources:
         """Sources, and beside them the constants of the query of each row."""
         return (*sources, self._rows.take(queries)) if self._rows.columns else sources
+
+    def rows(self, queries: Longs) -> Columns:
+        """The constants of queries; nothing where none has any."""
+        return self._rows.take(queries)
+
+    @property
+    def is_empty(self) -> bool:
+        """Have queries no constants?"""
+        return not self._rows.columns

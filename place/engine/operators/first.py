@@ -60,6 +60,11 @@ class First(Stateless):
         self._by_query = longer(self._by_query, query + 1)
         self._by_query[query, WANTED] = count
 
+    def put_all(self, queries: Longs, counts: Longs) -> None:
+        """Keep how many each of several queries wants."""
+        self._by_query = longer(self._by_query, int(queries.max()) + 1)
+        self._by_query[queries, WANTED] = counts
+
     def take(self, flow: Flow, span: Span) -> Flow:
         """The rows that after an instant are among the first (positive weights) or no more."""
         if not flow.weights.all():

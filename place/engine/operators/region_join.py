@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from place.engine.columns import Columns
-from place.engine.compile import Compiled, JoinKey, QueryShape
+from place.engine.compiled import Compiled, JoinKey, QueryShape
 from place.engine.conditions import Asked, Matches
 from place.engine.flow import NOTHING, Flow
 from place.engine.layout import fan_of, lay_out_around

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.columns import Columns, Dictionary
-from place.engine.compile import QueryShape, compile_query
+from place.engine.compile import compile_query
+from place.engine.compiled import QueryShape
 from place.engine.flow import NONE, Flow, Marks
 from place.engine.operator_specs import FirstSpec
 from place.engine.operators.k_nearest import nearest_ranks

@@ -1,0 +1,238 @@
+"""What a cell makes of a query in which elements of several sources meet.
+
+Such a query needs no region join: its chain begins with the join of elements, which reads the
+objects and readings of a tick itself. Focal objects are sources like others, of one element each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from place.engine.abstraction import Abstraction
+from place.engine.compiled import Compiled, Filter, JoinKey, Needed, QueryShape
+from place.engine.operator_specs import (
+    AreaSpec,
+    DistinctSpec,
+    ElementSpec,
+    GroupSpec,
+    NearestEachSpec,
+    ProjectSpec,
+    RankSpec,
+    Spec,
+    StreamJoinSpec,
+)
+from place.errors import InternalError
+from place.kernels.bulk import SIMPLE
+from place.model.schema import Relation
+from place.model.space import Space
+from place.plan.expression import (
+    Column,
+    Compare,
+    Constant,
+    Expression,
+    columns_of,
+    conjuncts,
+    substitute,
+)
+from place.plan.query import Around, Focal, Query, Source
+
+ALONE = "\0join"
+"""Marks the join key of queries that no region join serves."""
+METHODS = ("HASH", "GRID", "CLUSTERS", "BITMAPS", "SCAN")
+
+
+def compile_join(asked: Query) -> Compiled:
+    """What a cell makes of a query that joins."""
+    sources, focals = asked.sources, _focals_of(asked.sources)
+    conditions = [*conjuncts(asked.where), *_of_keys(asked, sources)]
+    area = _area(asked, focals)
+    rank = _rank(asked, focals)
+    spread = _spread(asked)
+    shown = _shown(asked, sources, rank)
+    needed = _needed(sources, conditions, shown, area)
+    width = len(sources)
+
+    def put(column: Column) -> Column:
+        return replace(column, index=needed[column.source].index(column.index))
+
+    constants = Abstraction(width)
+    join = StreamJoinSpec(
+        tuple(
+            ElementSpec(source.relation, source.window, i == spread)
+            for i, source in enumerate(sources)
+        ),
+        needed,
+        tuple(
+            tuple(needed[i].index(c) for c in sorted(columns)) for i, columns in enumerate(shown)
+        ),
+        constants.of_all([substitute(condition, put) for condition in conditions]),
+        width,
+        asked.space,
+        area,
+        rank,
+        asked.hint.lower() if asked.hint in METHODS else None,
+    )
+    lower: list[Spec] = [join]
+    upper = _upper(asked, constants, put, width)
+    if rank is not None and rank.each == spread:
+        lower.append(NearestEachSpec())
+    elif rank is not None:
+        upper.insert(0, NearestEachSpec())
+    subject = sources[spread].relation
+    shape = QueryShape(
+        sources=tuple(source.relation for source in sources),
+        subject=spread,
+        table=None,
+        readings=False,
+        needed=needed,
+        lower=tuple(lower),
+        upper=tuple(upper),
+        kinds=tuple(constants.kinds),
+        is_keyed=False,
+    )
+    return Compiled(
+        asked=asked,
+        shape=shape,
+        constants=tuple(constants.constants),
+        key=JoinKey(subject.name, False, (), False, Space.PLANAR, None, ALONE),
+        boxes=(),
+        checks_boxes=False,
+        residual=None,
+        residual_constants=(),
+        reads=(),
+        mode=SIMPLE,
+        filter=Filter(spread, None, None, (), (), ()),
+        has_choice=False,
+        has_regions=False,
+    )
+
+
+def _focals_of(sources: Sequence[Source]) -> dict[Focal, int]:
+    """Where the focal objects of a query stand among its sources."""
+    return {
+        Focal(source.relation.name, source.key): i
+        for i, source in enumerate(sources)
+        if source.key is not None
+    }
+
+
+def _of_keys(asked: Query, sources: Sequence[Source]) -> list[Expression]:
+    """A focal object is the one of its key, and never in its own query's answer."""
+    found: list[Expression] = []
+    for i, source in enumerate(sources):
+        if source.key is not None:
+            found.append(_compare("=", i, source.relation, source.key))
+    subject = sources[asked.subject]
+    for focal in dict.fromkeys(asked.focals):
+        if focal.stream == subject.relation.name:
+            found.append(_compare("<>", asked.subject, subject.relation, focal.key))
+    return found
+
+
+def _compare(op: str, source: int, relation: Relation, key: object) -> Expression:
+    index = _key_of(relation)
+    column = relation.columns[index]
+    of = Column(source, index, column.type, column.name)
+    return Compare(op, of, Constant(key, column.type))  # type: ignore[arg-type]
+
+
+def _key_of(relation: Relation) -> int:
+    return 0 if relation.key is None else relation.key
+
+
+def _area(asked: Query, focals: dict[Focal, int]) -> AreaSpec | None:
+    if asked.inside is None:
+        return None
+    focal = focals.get(asked.inside.focal) if isinstance(asked.inside, Around) else None
+    return AreaSpec(asked.subject, asked.inside, focal)
+
+
+def _rank(asked: Query, focals: dict[Focal, int]) -> RankSpec | None:
+    nearest = asked.nearest
+    if nearest is None:
+        return None
+    among = asked.subject if nearest.among is None else nearest.among
+    if nearest.around is not None:
+        return RankSpec(among, nearest.around, None, nearest.around)
+    if nearest.focal is not None:
+        return RankSpec(among, focals[nearest.focal], None, None)
+    return RankSpec(among, None, nearest.point, None)
+
+
+def _spread(asked: Query) -> int:
+    """The source of which each row of cells has its share: the one that kNN chooses for, or the
+    first stream."""
+    if asked.nearest is not None and asked.nearest.around is not None:
+        return asked.nearest.around
+    streams = (i for i, source in enumerate(asked.sources) if source.is_stream)
+    return next(streams, 0)
+
+
+def _shown(asked: Query, sources: Sequence[Source], rank: RankSpec | None) -> list[set[int]]:
+    """The columns that are read above the join, also those that kNN chooses by."""
+    read = [output.expression for output in asked.outputs] if asked.groups is None else []
+    read += asked.groups or ()
+    read += [a.argument for a in asked.aggregates if a.argument is not None]
+    shown: list[set[int]] = [set() for _ in sources]
+    for expression in read:
+        for column in columns_of(expression):
+            shown[column.source].add(column.index)
+    if rank is not None:
+        shown[rank.among].add(_key_of(sources[rank.among].relation))
+        for source in (rank.among, rank.around):
+            if source is not None:
+                shown[source] |= _place_of(sources[source].relation)
+    return shown
+
+
+def _place_of(relation: Relation) -> set[int]:
+    if relation.x is None or relation.y is None:
+        raise InternalError(f"{relation.name} has no positions, and the binder let it pass")
+    return {relation.x, relation.y}
+
+
+def _needed(
+    sources: Sequence[Source],
+    conditions: Sequence[Expression],
+    shown: Sequence[set[int]],
+    area: AreaSpec | None,
+) -> Needed:
+    """The columns of each source that anybody reads; at least one."""
+    needed = [set(columns) for columns in shown]
+    for condition in conditions:
+        for column in columns_of(condition):
+            needed[column.source].add(column.index)
+    if area is not None:
+        for source in (area.subject, area.focal):
+            if source is not None:
+                needed[source] |= _place_of(sources[source].relation)
+    return tuple(
+        tuple(sorted(columns)) or (_key_of(source.relation),)
+        for source, columns in zip(sources, needed, strict=True)
+    )
+
+
+def _upper(
+    asked: Query, constants: Abstraction, put: Callable[[Column], Column], width: int
+) -> list[Spec]:
+    """Groups, outputs and DISTINCT."""
+    upper: list[Spec] = []
+    outputs = [output.expression for output in asked.outputs]
+    if asked.groups is not None:
+        keys = constants.of_all([substitute(key, put) for key in asked.groups])
+        aggregates = tuple(
+            a
+            if a.argument is None
+            else replace(a, argument=constants.of(substitute(a.argument, put)))
+            for a in asked.aggregates
+        )
+        having = None if asked.having is None else constants.of(asked.having)
+        upper.append(GroupSpec(keys, aggregates, having, width))
+    else:
+        outputs = [substitute(output, put) for output in outputs]
+    told = constants.of_all(outputs)
+    upper.append(ProjectSpec(tuple(zip(asked.names, told, strict=True))))
+    if asked.distinct:
+        upper.append(DistinctSpec())
+    return upper

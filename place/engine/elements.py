@@ -1,0 +1,207 @@
+"""The elements of one source of a join: rows of a table, objects now, or readings in a window.
+
+A source gives its elements to a tick in two parts. Those that stand, from before the tick to after
+it, are kept in arrays (`Face`) that joins can be asked of as they are. Those that change, because
+they begin or end within the tick, come as a list (`Changed`), each with the instants from which and
+until which it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from place.engine.columns import Columns, Dictionary
+from place.engine.multiset import longer
+from place.engine.operators.contract import NEVER
+from place.engine.sides import SideBoxes, SidePoints, Sides, boxes_of_rows, points_of
+from place.engine.tick import Tick
+from place.kernels.arrays import Bools, Floats, Longs
+
+NONE = np.empty(0, np.int64)
+ALWAYS = -NEVER
+"""The instant from which an element is there that was there before the tick."""
+
+Passes = Callable[[Columns], Bools]
+"""Which rows pass what is asked of a source alone."""
+
+
+@dataclass
+class Face:
+    """The elements of a source as one join sees them: points, or boxes, by the number of the
+    element. Where there is none, a NaN meets nothing."""
+
+    sides: Sides
+    source: int
+    is_box: bool
+    width: int
+    sources: int
+    dictionary: Dictionary
+    is_exact: bool = True
+    arrays: tuple[Floats, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.clear_all()
+
+    def clear_all(self) -> None:
+        """No element stands."""
+        self.arrays = tuple(np.full((16, self.width), np.nan) for _ in range(1 + self.is_box))
+        self.is_exact = True
+
+    def made(self, rows: Columns, size: int) -> tuple[tuple[Floats, ...], bool]:
+        """What rows of the source are in this face, and whether by exact numbers."""
+        beside: list[Columns | None] = [None] * self.sources
+        beside[self.source] = rows
+        if self.is_box:
+            boxes = boxes_of_rows(self.sides, beside, size, self.dictionary)
+            return (boxes.low, boxes.high), boxes.is_exact
+        points = points_of(self.sides, beside, size, self.dictionary)
+        return (points.places,), points.is_exact
+
+    def put(self, numbers: Longs, made: tuple[Floats, ...]) -> None:
+        """Elements of these numbers stand from now on."""
+        if not len(numbers):
+            return
+        size = int(numbers.max()) + 1
+        if size > len(self.arrays[0]):
+            self.arrays = tuple(_more(array, size) for array in self.arrays)
+        for mine, new in zip(self.arrays, made, strict=True):
+            mine[numbers] = new
+
+    def clear(self, numbers: Longs) -> None:
+        """Elements of these numbers stand no more."""
+        known = numbers[numbers < len(self.arrays[0])]
+        for mine in self.arrays:
+            mine[known] = np.nan
+
+    def at(self, numbers: Longs) -> tuple[Floats, ...]:
+        """What elements that stand are in this face."""
+        return tuple(array[numbers] for array in self.arrays)
+
+    def as_side(self, arrays: tuple[Floats, ...], is_exact: bool) -> SidePoints | SideBoxes:
+        """Arrays of this face, as points or as boxes."""
+        if self.is_box:
+            return SideBoxes(arrays[0], arrays[1], is_exact)
+        return SidePoints(arrays[0], is_exact)
+
+
+def _more(array: Floats, size: int) -> Floats:
+    made = np.full((max(size, 2 * len(array)), array.shape[1]), np.nan)
+    made[: len(array)] = array
+    return made
+
+
+@dataclass
+class Changed:
+    """Elements that begin or end within a tick.
+
+    `ids` say which rows they are (see `Elements.pick`). Elements of one name have the same row as
+    far as anybody above can see, so that one that ends as another of its name begins is no change.
+    `faces` are what they are in each face of their source.
+    """
+
+    ids: Longs
+    starts: Longs
+    ends: Longs
+    names: Longs
+    faces: list[tuple[Floats, ...]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @staticmethod
+    def none(faces: Sequence[Face]) -> Changed:
+        """Nothing changes."""
+        return Changed(NONE, NONE, NONE, NONE, [face.at(NONE) for face in faces])
+
+    def take(self, chosen: Longs) -> Changed:
+        """Some of them."""
+        return Changed(
+            self.ids[chosen],
+            self.starts[chosen],
+            self.ends[chosen],
+            self.names[chosen],
+            [tuple(array[chosen] for array in face) for face in self.faces],
+        )
+
+
+class Elements(Protocol):
+    """What every kind of source gives to a join. Elements that stand have numbers from 0 on; the
+    id of one that stands is `~number`."""
+
+    faces: list[Face]
+
+    def load(self, passes: Passes) -> None:
+        """Look at all elements anew, because other conditions are asked of them."""
+
+    def open(self, tick: Tick) -> Changed:
+        """The elements that change within a tick; they stand no more."""
+
+    def settle(self, until: int) -> None:
+        """The tick is over: what began and did not end stands."""
+
+    def standing(self) -> Longs:
+        """The numbers of the elements that stand."""
+
+    def pick(self, ids: Longs) -> Columns:
+        """The rows of elements, with the columns that the join needs."""
+
+    def names(self, numbers: Longs) -> Longs:
+        """The names of elements that stand."""
+
+    def born(self, ids: Longs) -> Longs | None:
+        """The instants at which readings took effect; None where elements are no readings."""
+
+    def identity(self, ids: Longs) -> Columns:
+        """A key and a number that tell elements apart, the same in every cell."""
+
+    def next_expiry(self) -> int:
+        """The next instant at which an element ends, if nothing else happens."""
+
+
+class StandingElements:
+    """Which elements stand, by number, and what faces they have."""
+
+    def __init__(self) -> None:
+        self.faces: list[Face] = []
+        self._there = np.zeros(16, np.bool_)
+
+    def _stand(self, numbers: Longs, made: Sequence[tuple[Floats, ...]]) -> None:
+        if not len(numbers):
+            return
+        self._there = longer(self._there, int(numbers.max()) + 1)
+        self._there[numbers] = True
+        for face, arrays in zip(self.faces, made, strict=True):
+            face.put(numbers, arrays)
+
+    def _fall(self, numbers: Longs) -> None:
+        self._there[numbers[numbers < len(self._there)]] = False
+        for face in self.faces:
+            face.clear(numbers)
+
+    def _fall_all(self) -> None:
+        self._there = np.zeros(16, np.bool_)
+        for face in self.faces:
+            face.clear_all()
+
+    def _made(self, rows: Columns, size: int) -> list[tuple[Floats, ...]]:
+        made = []
+        for face in self.faces:
+            arrays, is_exact = face.made(rows, size)
+            face.is_exact &= is_exact
+            made.append(arrays)
+        return made
+
+    def standing(self) -> Longs:
+        """The numbers of the elements that stand."""
+        return np.flatnonzero(self._there)
+
+    def is_standing(self, numbers: Longs) -> Bools:
+        """Which of these stand."""
+        found = np.zeros(len(numbers), np.bool_)
+        known = numbers < len(self._there)
+        found[known] = self._there[numbers[known]]
+        return found

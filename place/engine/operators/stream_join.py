@@ -1,0 +1,380 @@
+"""The join of elements: objects now, readings in windows, rows of tables (Spatial Join CQ).
+
+Only combinations with an element that begins or ends within the tick are looked for: those of each
+source in turn are extended by the elements of all others. A combination is there from when its last
+element begins until its first one ends. No combinations are kept: what is taken back is found again
+among the elements as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from place.engine.areas import lies_around
+from place.engine.columns import Columns, Dictionary
+from place.engine.combinations import Combinations, Extender, Partners, Step
+from place.engine.elements import Changed, Elements, Passes
+from place.engine.flow import NOTHING, Flow
+from place.engine.join_content import JoinContent
+from place.engine.join_plan import JoinPlan, plan_join
+from place.engine.operator_specs import StreamJoinSpec
+from place.engine.operators.contract import NEVER, Parameters
+from place.engine.query_elements import QueryElements
+from place.engine.rank_combinations import ranks_of
+from place.engine.shared_conditions import SharedConditions, share_conditions
+from place.engine.tick import Tick
+from place.engine.vector import holds
+from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.cancel import uncancelled
+from place.plan.expression import conjunction
+from place.plan.query import Around
+
+FEW = 1024
+"""As many changes as these are joined at once, however few elements stand."""
+LARGEST_KEY = 1 << 62
+
+Choose = Callable[[Changed], Bools]
+
+
+class StreamJoin:
+    """The joins of all queries of one shape."""
+
+    name = "join"
+
+    def __init__(
+        self,
+        spec: StreamJoinSpec,
+        elements: Sequence[Elements],
+        parameters: Parameters,
+        areas: Sequence[Callable[[Columns], Bools] | None],
+        dictionary: Dictionary,
+        threads: int,
+    ) -> None:
+        self._spec = spec
+        self._parameters = parameters
+        self._dictionary = dictionary
+        self._areas = areas
+        self._queries = QueryElements(parameters)
+        self._elements: list[Elements] = [*elements, self._queries]
+        self._content = JoinContent(elements, spec.sources, dictionary)
+        self._extender = Extender(self._elements, dictionary, spec.method, threads)
+        self._shared: SharedConditions | None = None
+        self._plan: JoinPlan | None = None
+        self._begun: list[int] = []
+        self._ended: list[int] = []
+
+    # Queries come and go
+
+    def begin(self, query: int, content: pa.Table | None) -> None:
+        """A query begins, with what the windows of its sources hold already."""
+        self._content.begin(query, content)
+        self._begun.append(query)
+
+    def end(self, query: int) -> None:
+        """A query ends; all its combinations leave."""
+        if query in self._begun:
+            self._begun.remove(query)
+        else:
+            self._ended.append(query)
+
+    def save(self) -> pa.Table | None:
+        """What windows hold."""
+        return self._content.save(self._queries.active)
+
+    def content(self, query: int) -> pa.Table | None:
+        """What the windows of one query hold."""
+        return self._content.of_query(query)
+
+    def next_expiry(self) -> int:
+        """The next instant at which a reading leaves a window."""
+        return min(elements.next_expiry() for elements in self._elements)
+
+    def explained(self) -> dict[int, str]:
+        """By source, how its elements were found last."""
+        return self._extender.chosen
+
+    def _prepare(self) -> None:
+        """Ask of elements what the queries of now ask."""
+        spec = self._spec
+        active = np.array(self._queries.active, np.int64)
+        constants = None if self._parameters.is_empty else self._parameters.rows(active)
+        shared = share_conditions(spec.conditions, spec.width, constants)
+        if shared == self._shared:
+            self._queries.load(_everything)
+            return
+        self._shared = shared
+        self._plan = plan_join(spec.width, shared, self._dictionary)
+        for i, elements in enumerate(self._elements):
+            elements.faces = self._plan.faces[i]
+            elements.load(self._passes(i))
+
+    def _passes(self, source: int) -> Passes:
+        """What is asked of a source alone."""
+        assert self._plan is not None
+        if source == self._spec.width:
+            return _everything
+        condition, area = conjunction(self._plan.alone[source]), self._areas[source]
+
+        def passes(rows: Columns) -> Bools:
+            found = np.ones(len(rows), np.bool_)
+            if condition is not None:
+                beside: list[Columns | None] = [None] * (self._spec.width + 1)
+                beside[source] = rows
+                found &= holds(condition, beside, len(rows), self._dictionary)
+            return found if area is None else found & area(rows)
+
+        return passes
+
+    # A tick
+
+    def take(self, flow: Flow, tick: Tick) -> Flow:
+        """The combinations that come and go."""
+        parts = [Flow.of_marks(flow.marks)]
+        if self._ended:
+            parts.append(self._whole(self._ended, tick.until, -1))
+            self._queries.drop(self._ended)
+            self._content.forget(self._ended)
+        if self._begun:
+            self._queries.add(self._begun)
+        if (self._begun or self._ended) and self._queries.active:
+            self._prepare()
+        if self._begun:
+            parts.append(self._whole(self._begun, tick.until, 1))
+        self._begun, self._ended = [], []
+        if self._queries.active:
+            parts += self._changes(tick)
+        return Flow.joined(parts)
+
+    def _whole(self, queries: Sequence[int], instant: int, weight: int) -> Flow:
+        """The whole answer of queries: all combinations of elements that stand."""
+        assert self._plan is not None
+        first = self._plan.first
+        numbers = self._elements[first].standing()
+        names = self._elements[first].names(numbers)
+        some = Combinations.of_standing(self._spec.width + 1, first, numbers, names)
+        for step in self._plan.steps[first]:
+            elements = self._elements[step.source]
+            partners = Partners.standing(elements, elements.faces[step.face])
+            some = self._extender.extend(some, step, partners)
+        some = self._asked(self._in_area(some), np.array(queries, np.int64))
+        return self._told(some, np.full(len(some), instant), np.full(len(some), weight))
+
+    def _changes(self, tick: Tick) -> list[Flow]:
+        """What follows from the elements that begin and end within a tick."""
+        changed = [elements.open(tick) for elements in self._elements[: self._spec.width]]
+        flows: list[Flow] = []
+        for after, until in self._spans(changed, tick):
+            if after + 1 == until or _is_one_instant(changed, after, until):
+                flows.append(self._at_once(changed, after, until))
+            else:
+                flows.append(self._between(changed, after, until))
+        for elements in self._elements:
+            elements.settle(tick.until)
+        return flows
+
+    def _spans(self, changed: Sequence[Changed], tick: Tick) -> list[tuple[int, int]]:
+        """The tick in parts, so that few elements change more than once within one of them."""
+        times = np.concatenate([part for some in changed for part in (some.starts, some.ends)])
+        times = times[(times > tick.after) & (times <= tick.until)]
+        if not len(times):
+            return []
+        instants, counts = np.unique(times, return_counts=True)
+        stands = max(len(elements.standing()) for elements in self._elements[:-1])
+        most = max(FEW, stands // 2)
+        spans: list[tuple[int, int]] = []
+        after = last = tick.after
+        held = 0
+        for instant, count in zip(instants.tolist(), counts.tolist(), strict=True):
+            if held and held + count > most:
+                spans.append((after, last))
+                after, held = last, 0
+            last, held = instant, held + count
+        return [*spans, (after, last)]
+
+    def _at_once(self, changed: Sequence[Changed], after: int, until: int) -> Flow:
+        """All changes of one instant: what was there before it, and what is there after it."""
+        at = _instant(changed, after, until)
+        assert at is not None
+        old = self._grown(
+            changed,
+            lambda some: (some.starts < at) & (some.ends == at),
+            lambda some: (some.starts < at) & (some.ends >= at),
+            lambda some: (some.starts < at) & (some.ends > at),
+            timed=False,
+        )
+        new = self._grown(
+            changed,
+            lambda some: some.starts == at,
+            lambda some: (some.starts <= at) & (some.ends > at),
+            lambda some: (some.starts < at) & (some.ends > at),
+            timed=False,
+        )
+        old, new = self._uncancelled(old, new)
+        left = self._told(old, np.full(len(old), at), np.full(len(old), -1))
+        come = self._told(new, np.full(len(new), at), np.full(len(new), 1))
+        return Flow.joined([left, come])
+
+    def _between(self, changed: Sequence[Changed], after: int, until: int) -> Flow:
+        """All changes of several instants."""
+
+        def changes(some: Changed) -> Bools:
+            begins = (some.starts > after) & (some.starts <= until)
+            found: Bools = begins | ((some.ends > after) & (some.ends <= until))
+            return found
+
+        some = self._grown(
+            changed,
+            changes,
+            lambda some: (some.starts <= until) & (some.ends > after),
+            lambda some: (some.starts <= after) & (some.ends > until),
+            timed=True,
+        )
+        some = self._asked(some, None)
+        come = np.flatnonzero((some.starts > after) & (some.starts <= until))
+        left = np.flatnonzero((some.ends > after) & (some.ends <= until))
+        both = some.take(np.concatenate([left, come]))
+        instants = np.concatenate([some.ends[left], some.starts[come]])
+        weights = np.repeat(np.array([-1, 1]), [len(left), len(come)])
+        return self._told(both, instants, weights).in_order()
+
+    def _grown(
+        self,
+        changed: Sequence[Changed],
+        first: Choose,
+        later: Choose,
+        earlier: Choose,
+        *,
+        timed: bool,
+    ) -> Combinations:
+        """The combinations with an element that `first` chooses: those of each source in turn.
+
+        So that none is found twice, sources before that one give only elements that `earlier`
+        chooses, beside those that stand; sources after it give those that `later` chooses.
+        """
+        assert self._plan is not None
+        width = self._spec.width
+        found = [Combinations.none(width + 1, range(width))]
+        for source, some in enumerate(changed):
+            chosen = np.flatnonzero(first(some)) if len(some) else ()
+            if not len(chosen):
+                continue
+            grown = Combinations.of_changed(width + 1, source, some.take(np.asarray(chosen)))
+            for step in self._plan.steps[source]:
+                other = changed[step.source]
+                choose = earlier if step.source < source else later
+                partners = other.take(np.flatnonzero(choose(other))) if len(other) else other
+                grown = self._extended(grown, step, partners, timed=timed)
+            found.append(grown)
+        return self._in_area(Combinations.joined(found))
+
+    def _extended(
+        self, some: Combinations, step: Step, partners: Changed, *, timed: bool
+    ) -> Combinations:
+        elements = self._elements[step.source]
+        face = elements.faces[step.face]
+        standing = Partners.standing(elements, face)
+        parts = [self._extender.extend(some, step, standing)]
+        if len(partners):
+            moving = Partners.changed(partners, step.face, face.is_exact, timed=timed)
+            parts.append(self._extender.extend(some, step, moving))
+        return Combinations.joined(parts)
+
+    def _in_area(self, some: Combinations) -> Combinations:
+        """The combinations whose subject lies around its focal object."""
+        area = self._spec.area
+        if area is None or area.focal is None or not len(some):
+            return some
+        assert isinstance(area.area, Around)
+        xs, ys = self._places(some, area.subject)
+        centers = np.stack(self._places(some, area.focal), axis=1)
+        inside = lies_around(xs, ys, centers, area.area.extents, self._spec.space)
+        return some.take(np.flatnonzero(inside))
+
+    def _places(self, some: Combinations, source: int) -> tuple[Floats, Floats]:
+        ids = some.ids[source]
+        assert ids is not None
+        relation, needed = self._spec.sources[source].relation, self._spec.needed[source]
+        assert relation.x is not None
+        assert relation.y is not None
+        rows = self._elements[source].pick(ids)
+        index = needed.index
+        return rows.numbers(index(relation.x)), rows.numbers(index(relation.y))
+
+    def _asked(self, some: Combinations, queries: Longs | None) -> Combinations:
+        """The combinations of each query: of all, or of some."""
+        assert self._plan is not None
+        step = self._plan.last
+        face = self._queries.faces[step.face]
+        if queries is None:
+            queries = np.array(self._queries.active, np.int64)
+        partners = Partners(face.at(queries), face.is_exact, ~queries, queries)
+        some = self._extender.extend(some, step, partners)
+        return self._content.visible(some, self._spec.width)
+
+    def _uncancelled(
+        self, old: Combinations, new: Combinations
+    ) -> tuple[Combinations, Combinations]:
+        """What leaves and what comes, without what looks the same before and after."""
+        assert self._plan is not None
+        differs = bool(self._plan.last.asked) or self._content.has_floors
+        if differs:
+            old, new = self._asked(old, None), self._asked(new, None)
+        old, new = _without_common(old, new)
+        if not differs:
+            old, new = self._asked(old, None), self._asked(new, None)
+        return old, new
+
+    def _told(self, some: Combinations, instants: Longs, weights: Longs) -> Flow:
+        """Combinations as rows of queries."""
+        spec = self._spec
+        queries = some.ids[spec.width]
+        if queries is None or not len(some):
+            return NOTHING
+        rows = tuple(
+            self._elements[i].pick(ids) if ids is not None and spec.shown[i] else None
+            for i, ids in enumerate(some.ids[: spec.width])
+        )
+        ranks = None
+        if spec.rank is not None:
+            ranks = ranks_of(spec, self._elements, some, rows, self._dictionary)
+        return Flow(~queries, instants, weights, rows, ranks)
+
+
+def _everything(rows: Columns) -> Bools:
+    return np.ones(len(rows), np.bool_)
+
+
+def _instant(changed: Sequence[Changed], after: int, until: int) -> int | None:
+    """The one instant of a span at which something happens; None if there are several."""
+    first, last = NEVER, -NEVER
+    for some in changed:
+        for times in (some.starts, some.ends):
+            within = times[(times > after) & (times <= until)]
+            if len(within):
+                first, last = min(first, int(within.min())), max(last, int(within.max()))
+    return first if first == last else None
+
+
+def _is_one_instant(changed: Sequence[Changed], after: int, until: int) -> bool:
+    return _instant(changed, after, until) is not None
+
+
+def _without_common(old: Combinations, new: Combinations) -> tuple[Combinations, Combinations]:
+    """Two lists of combinations without those that are in both, by their names."""
+    if not len(old) or not len(new):
+        return old, new
+    largest = 1
+    left, right = np.zeros(len(old), np.int64), np.zeros(len(new), np.int64)
+    for one, other in zip(old.names, new.names, strict=True):
+        if one is None or other is None:
+            continue
+        span = int(max(one.max(), other.max())) + 1
+        largest *= span
+        if largest >= LARGEST_KEY:
+            return old, new  # rows are settled against each other above
+        left, right = left * span + one, right * span + other
+    kept_left, kept_right = uncancelled(left, right)
+    return old.take(kept_left), new.take(kept_right)

@@ -1,0 +1,245 @@
+"""Conditions between sources as sides of boxes (Spatial Join CQ, sections 4 and 5).
+
+A combination grows by one source after the other. Each condition that compares an expression of
+what is there with an expression of the source that comes is a side of a box: equality a side
+without width, `<` a half-line, a DISTANCE the sides around a place. One of the two is the point and
+the other the box. A box holds at least all points for which its conditions are true; those that it
+does not decide exactly are asked again of what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from place.engine.columns import Columns, Dictionary
+from place.engine.vector import evaluate_all
+from place.kernels.arrays import Floats
+from place.kernels.inside import unit_vectors
+from place.model.space import EARTH_RADIUS, Space
+from place.model.types import Type
+from place.plan.expression import Compare, Distance, Expression, sources_of
+
+EXACT_INTEGERS = 2.0**53
+FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MARGIN = 1e-11
+"""By which part of itself a box around a place is widened, far more than rounding can take away."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`point op expression`, where the expression is the box's."""
+
+    op: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A side over one expression of the point."""
+
+    point: Expression
+    bounds: tuple[Bound, ...]
+
+    width = 1
+
+
+@dataclass(frozen=True)
+class NearSides:
+    """The sides around a place: two in the plane, three between unit vectors on the sphere."""
+
+    point: tuple[Expression, Expression]
+    box: tuple[Expression, Expression]
+    radius: Expression
+    space: Space
+
+    @property
+    def width(self) -> int:
+        return 2 if self.space is Space.PLANAR else 3
+
+
+@dataclass(frozen=True)
+class Sides:
+    """How a source is found: its elements are boxes, or points; `decided` are the conditions that
+    boxes decide as long as whole numbers are below 2**53."""
+
+    new_is_box: bool
+    parts: tuple[Interval | NearSides, ...]
+    decided: frozenset[Expression]
+
+    @property
+    def width(self) -> int:
+        return sum(part.width for part in self.parts)
+
+    @property
+    def has_equality(self) -> bool:
+        return any(
+            bound.op == "="
+            for part in self.parts
+            if isinstance(part, Interval)
+            for bound in part.bounds
+        )
+
+
+def sides_of(conditions: Sequence[Expression], bound: frozenset[int], new: int) -> Sides:
+    """The sides between what is there and a source that comes, by the better of the two ways."""
+    one, other = (_sides(conditions, bound, new, is_box) for is_box in (True, False))
+    if len(one.decided) != len(other.decided):
+        return one if len(one.decided) > len(other.decided) else other
+    return one if one.width < other.width else other
+
+
+def _sides(
+    conditions: Sequence[Expression], bound: frozenset[int], new: int, new_is_box: bool
+) -> Sides:
+    points, boxes = (bound, frozenset((new,))) if new_is_box else (frozenset((new,)), bound)
+    intervals: dict[Expression, list[Bound]] = {}
+    circles: list[NearSides] = []
+    decided: set[Expression] = set()
+    for condition in conditions:
+        if not isinstance(condition, Compare) or condition.op not in FLIPPED:
+            continue
+        for left, op, right in (
+            (condition.left, condition.op, condition.right),
+            (condition.right, FLIPPED[condition.op], condition.left),
+        ):
+            if isinstance(left, Distance) and op in ("<", "<="):
+                circle = _circle(left, right, points, boxes)
+                if circle is not None:
+                    circles.append(circle)
+                    break
+            if (
+                sources_of(left)
+                and sources_of(right)
+                and sources_of(left) <= points
+                and sources_of(right) <= boxes
+                and _is_comparable(left, op, right)
+            ):
+                intervals.setdefault(left, []).append(Bound(op, right))
+                decided.add(condition)
+                break
+    parts = [Interval(point, tuple(bounds)) for point, bounds in intervals.items()]
+    return Sides(new_is_box, (*circles, *parts), frozenset(decided))
+
+
+def _is_comparable(left: Expression, op: str, right: Expression) -> bool:
+    """Do numbers tell how two values compare? Those of texts tell only whether they are equal."""
+    kinds = {left.type, right.type}
+    if Type.STRING in kinds:
+        return op == "=" and kinds == {Type.STRING}
+    return Type.NULL not in kinds
+
+
+def _circle(
+    distance: Distance, radius: Expression, points: frozenset[int], boxes: frozenset[int]
+) -> NearSides | None:
+    one, other = (distance.ax, distance.ay), (distance.bx, distance.by)
+    if not sources_of(radius) <= boxes or not radius.type.is_numeric:
+        return None
+    for point, box in ((one, other), (other, one)):
+        of_point = sources_of(point[0]) | sources_of(point[1])
+        of_box = sources_of(box[0]) | sources_of(box[1])
+        if of_point and of_box and of_point <= points and of_box <= boxes:
+            return NearSides(point, box, radius, distance.space)
+    return None
+
+
+@dataclass(frozen=True)
+class SidePoints:
+    """Places of elements in the space of the sides; `is_exact` if numbers are those compared."""
+
+    places: Floats
+    is_exact: bool
+
+
+@dataclass(frozen=True)
+class SideBoxes:
+    """SideBoxes of elements in the space of the sides."""
+
+    low: Floats
+    high: Floats
+    is_exact: bool
+
+
+Rows = Sequence[Columns | None]
+
+
+def points_of(sides: Sides, rows: Rows, size: int, dictionary: Dictionary) -> SidePoints:
+    """Where rows are in the space of the sides."""
+    found: list[Floats] = []
+    exact = True
+    for part in sides.parts:
+        if isinstance(part, NearSides):
+            found += _place(part.space, part.point, rows, size, dictionary)
+        else:
+            values, is_exact = _numbers(part.point, rows, size, dictionary)
+            exact &= is_exact
+            found.append(values)
+    return SidePoints(_stacked(found, size), exact)
+
+
+def boxes_of_rows(sides: Sides, rows: Rows, size: int, dictionary: Dictionary) -> SideBoxes:
+    """The boxes of rows in the space of the sides."""
+    lows: list[Floats] = []
+    highs: list[Floats] = []
+    exact = True
+    for part in sides.parts:
+        if isinstance(part, NearSides):
+            reach = _numbers(part.radius, rows, size, dictionary)[0]
+            places = _place(part.space, part.box, rows, size, dictionary)
+            reach = np.where(reach < 0, np.nan, reach)  # nothing is nearer than nothing
+            if part.space is Space.WGS84:
+                reach = 2 * np.sin(np.minimum(reach / (2 * EARTH_RADIUS), np.pi / 2))
+            for place in places:
+                wide = reach + (np.abs(place) + reach) * MARGIN
+                lows.append(place - wide)
+                highs.append(place + wide)
+            continue
+        low, high = np.full(size, -np.inf), np.full(size, np.inf)
+        for bound in part.bounds:
+            values, is_exact = _numbers(bound.expression, rows, size, dictionary)
+            exact &= is_exact
+            if bound.op in ("=", ">", ">="):
+                edge = np.nextafter(values, np.inf) if bound.op == ">" else values
+                low = np.maximum(low, edge)
+            if bound.op in ("=", "<", "<="):
+                edge = np.nextafter(values, -np.inf) if bound.op == "<" else values
+                high = np.minimum(high, edge)
+        lows.append(low)
+        highs.append(high)
+    return SideBoxes(_stacked(lows, size), _stacked(highs, size), exact)
+
+
+def _stacked(columns: list[Floats], size: int) -> Floats:
+    return np.stack(columns, axis=1) if columns else np.zeros((size, 0))
+
+
+def _numbers(
+    expression: Expression, rows: Rows, size: int, dictionary: Dictionary
+) -> tuple[Floats, bool]:
+    """An expression as numbers, NaN where it is NULL, and whether none of them was rounded."""
+    found = evaluate_all(expression, rows, size, dictionary)
+    numbers = found.values.astype(np.float64)
+    is_exact = expression.type in (Type.DOUBLE, Type.STRING, Type.BOOLEAN) or bool(
+        (np.abs(numbers) < EXACT_INTEGERS).all()
+    )
+    if found.nulls.any():
+        numbers[found.nulls] = np.nan
+    return numbers, is_exact
+
+
+def _place(
+    space: Space,
+    place: tuple[Expression, Expression],
+    rows: Rows,
+    size: int,
+    dictionary: Dictionary,
+) -> list[Floats]:
+    x, y = (_numbers(part, rows, size, dictionary)[0] for part in place)
+    if space is Space.PLANAR:
+        return [x, y]
+    vectors = unit_vectors(x, y)
+    vectors[np.isnan(x) | np.isnan(y)] = np.nan
+    return [np.ascontiguousarray(vectors[:, k]) for k in range(3)]
