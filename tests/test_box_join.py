@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from place.kernels import box_bitmaps, box_clusters, box_join, box_pairs
+from place.kernels import box_clusters, box_join, box_pairs
 from place.kernels.box_choice import METHODS
 from place.kernels.box_join import BoxIndex, BoxPairs, join_boxes
 
@@ -131,7 +131,6 @@ def test_small_sides(axes: int, points: int, boxes: int, way: str | None) -> Non
 @pytest.mark.parametrize("way", WAYS)
 def test_more_pairs_than_a_piece_holds(way: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(box_pairs, "PIECE", 64)
-    monkeypatch.setattr(box_bitmaps, "BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr(box_clusters, "SIZES", (8,))
     points, low, high = half_lines(np.random.default_rng(2), 2)
     check(join_boxes(points, low, high, way), points, low, high)

@@ -5,8 +5,10 @@ reach into it, and those that cover it. A point belongs to one range of each dim
 that reach into all of them are candidates, found by an AND of a few bitmaps; those that cover all
 of them hold the point for certain; only what is left is tested.
 
-Boxes lie in blocks of some words of 64, and all bitmaps of a block lie together: while the points
-of a batch pass a block, it stays in the processor's cache.
+Boxes lie in the Hilbert order of their corners, in blocks of 64 words of 64. All
+bitmaps of a block lie together: while the points of a batch pass a block, it stays in the
+processor's cache. A range has a summary of each block, with a bit for each word in which any box
+reaches into it: an AND of summaries tells which words have to be looked at.
 """
 
 from __future__ import annotations
@@ -15,34 +17,38 @@ from functools import partial
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from place.kernels.arrays import Floats, Ints, Longs
 from place.kernels.bit_words import count_bits, lowest_bit
 from place.kernels.box_cells import NEVER, even_edges, range_of
 from place.kernels.box_pairs import Met, fill, joined, sample_of
+from place.kernels.hilbert import hilbert_order
 from place.kernels.order import Pool
 
-BLOCK_BYTES = 1 << 18
-"""What the bitmaps of a block take at most: half of a usual second-level cache."""
+BLOCK = 64
+"""Words of a block: a summary is one word."""
 MOST_BITS = 6
 """Ranges of a dimension, as a power of two."""
 SAMPLE = 4096
 """Boxes of whose bounds ranges are made."""
+CROWDED = np.uint64(20)
+"""Words of a block to look at, from which on all of them are."""
 
 
 @njit(nogil=True, cache=True)
-def _set_bits(low, high, above, axes, edges, bits, words, bitmaps):
+def _set_bits(low, high, axes, edges, bits, reaches, covers, summaries):
     """The bitmaps of all boxes: for each word and dimension the ranges at which a box begins and
     ends are toggled, and a running exclusive or over the ranges is what is written."""
     ranges = 1 << bits
-    blocks = (len(low) + 64 * words - 1) // (64 * words)
     reach, cover = np.zeros(ranges + 1, np.uint64), np.zeros(ranges + 1, np.uint64)
     true = np.ones(len(low), np.int64)
     for box in range(len(low)):
         for axis in range(low.shape[1]):
             true[box] &= low[box, axis] <= high[box, axis]
-    for word in range(blocks * words):
-        block, place = word // words, word % words
+    for word in range(len(reaches) // (len(axes) * ranges)):
+        block, place = word // BLOCK, word % BLOCK
+        flag = np.uint64(1) << np.uint64(place)
         for i in range(len(axes)):
             axis = axes[i]
             reach[:] = 0
@@ -62,24 +68,25 @@ def _set_bits(low, high, above, axes, edges, bits, words, bitmaps):
                 if end == ranges - 1:
                     end -= high[box, axis] != np.inf
                 else:
-                    end -= above[box, axis] != edges[i, end]
+                    end -= np.nextafter(high[box, axis], np.inf) != edges[i, end]
                 if begin <= end:
                     cover[begin] ^= bit
                     cover[end + 1] ^= bit
             reached, covered = np.uint64(0), np.uint64(0)
-            at = (block * len(axes) + i) * ranges * 2 * words + place
+            row = (block * len(axes) + i) * ranges
             for step in range(ranges):
                 reached ^= reach[step]
                 covered ^= cover[step]
-                bitmaps[at] = reached
-                bitmaps[at + words] = covered
-                at += 2 * words
+                at = (row + step) * BLOCK + place
+                reaches[at], covers[at] = reached, covered
+                if reached != 0:
+                    summaries[row + step] |= flag
 
 
 @njit(nogil=True, cache=True)
-def _find_ranges(points, axes, edges, bits, words):
-    """For each point and dimension, where the bitmaps of its range begin within a block; −1 for a
-    point that has a NaN."""
+def _find_ranges(points, axes, edges, bits):
+    """For each point and dimension, the row of its range within a block; −1 for a point that has a
+    NaN."""
     ranges = 1 << bits
     found = np.empty((len(points), len(axes)), np.int32)
     for point in range(len(points)):
@@ -88,106 +95,115 @@ def _find_ranges(points, axes, edges, bits, words):
             holds &= points[point, axis] == points[point, axis]
         for i in range(len(axes)):
             step = range_of(points[point, axes[i]], edges[i], bits)
-            found[point, i] = (i * ranges + step) * 2 * words if holds else -1
+            found[point, i] = i * ranges + step if holds else -1
     return found
 
 
 @njit(nogil=True, cache=True)
-def _meet(bitmaps, places, point, base, words, met):
-    """The AND of a bitmap for each dimension, four dimensions at a time; is anything left?
+def _meet_all(bitmaps, rows, met):
+    """The AND of a whole block's bitmaps, one for each dimension, four dimensions at a time.
 
     Numbers without a sign need no test for indices that count from the end.
     """
-    count, one = np.uint64(places.shape[1]), np.uint64(1)
+    count, one = np.uint64(len(rows)), np.uint64(1)
     last = count - one
     for i in range(np.uint64(0), count, np.uint64(4)):
-        a = base + np.uint64(places[point, i])
-        b = base + np.uint64(places[point, min(i + one, last)])
-        c = base + np.uint64(places[point, min(i + np.uint64(2), last)])
-        d = base + np.uint64(places[point, min(i + np.uint64(3), last)])
-        left = np.uint64(0)
-        if i == 0:
-            for word in range(words):
-                both = bitmaps[a + word] & bitmaps[b + word] & bitmaps[c + word] & bitmaps[d + word]
-                met[word] = both
-                left |= both
-        else:
-            for word in range(words):
-                both = bitmaps[a + word] & bitmaps[b + word] & bitmaps[c + word] & bitmaps[d + word]
+        a, b = rows[i], rows[min(i + one, last)]
+        c, d = rows[min(i + np.uint64(2), last)], rows[min(i + np.uint64(3), last)]
+        for word in range(np.uint64(BLOCK)):
+            both = bitmaps[a + word] & bitmaps[b + word] & bitmaps[c + word] & bitmaps[d + word]
+            if i > np.uint64(0):
                 both &= met[word]
-                met[word] = both
-                left |= both
-        if left == 0:
-            return False
-    return True
+            met[word] = both
 
 
 @njit(nogil=True, cache=True)
-def _tested(left, sure, name, low, high, points, point):
-    """The boxes of a word that hold the point, of which some are sure and the others are tested."""
-    doubt = left & ~sure
-    while doubt != 0:
-        bit = lowest_bit(doubt)
-        doubt &= doubt - np.uint64(1)
-        box, holds = name + bit, True
-        for axis in range(np.uint64(points.shape[1])):
-            value = points[point, axis]
-            holds &= (low[box, axis] <= value) & (value <= high[box, axis])
-        left ^= np.uint64(not holds) << bit
-    return left
+def _meet(bitmaps, rows, word, met):
+    """The AND of one word of each bitmap."""
+    for i in range(np.uint64(len(rows))):
+        met &= bitmaps[rows[i] + word]
+    return met
+
+
+@njit(nogil=True, cache=True)
+def _list_bits(word, name, out, count):
+    """The names of the bits that are set; four are written always, which needs no branch."""
+    more = count + count_bits(word)
+    for i in range(np.uint64(4)):
+        out[count + i] = np.int32(name + lowest_bit(word))
+        word &= word - np.uint64(1)
+    count += np.uint64(4)
+    while word != 0:
+        out[count] = np.int32(name + lowest_bit(word))
+        word &= word - np.uint64(1)
+        count += np.uint64(1)
+    return more
 
 
 @njit(nogil=True, cache=True)
 def _pass_blocks(
-    points, begin, places, low, high, bitmaps, size, words, first, out_points, out_boxes
-):
-    """For each block of boxes, each point: a row is a point before a block."""
-    count, one = np.uint64(0), np.uint64(1)
-    words, many = np.uint64(words), np.uint64(len(points))
-    some, sure = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    each = np.uint64(64) * words
-    blocks = (np.uint64(len(low)) + each - one) // each
-    room = np.uint64(len(out_boxes)) - each - np.uint64(8)
+    points, begin, places, low, high, names, reaches, covers, summaries, each, first, out_points,
+    out_boxes,
+):  # fmt: skip
+    """For each block of boxes, each point: a row is a point before a block. `each` is the number of
+    a block's summaries."""
+    count, one, wide = np.uint64(0), np.uint64(1), np.uint64(BLOCK)
+    many, axes = np.uint64(len(points)), np.uint64(places.shape[1])
+    some, sure = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    rows, doubts = np.empty(axes, np.uint64), np.empty(64 * BLOCK + 8, np.int32)
+    blocks = np.uint64(len(summaries)) // np.uint64(each)
+    room = np.uint64(len(out_boxes)) - wide * wide - np.uint64(8)
     start = np.uint64(first) % many
     for block in range(np.uint64(first) // many, blocks):
-        base = block * np.uint64(size)
+        base = block * np.uint64(each)
         for point in range(start, many):
-            if places[point, 0] < 0:
+            if places[point, np.uint64(0)] < 0:
                 continue
             if count > room:
                 return np.int64(block * many + point), np.int64(count)
-            if not _meet(bitmaps, places, point, base, words, some):
+            alive = ~np.uint64(0)
+            for i in range(axes):
+                row = base + np.uint64(places[point, i])
+                alive &= summaries[row]
+                rows[i] = row * wide
+            if alive == 0:
                 continue
-            _meet(bitmaps, places, point, base + words, words, sure)
-            begun = count
-            for word in range(words):
-                left = some[word]
+            crowded = count_bits(alive) >= CROWDED
+            if crowded:
+                _meet_all(reaches, rows, some)
+                _meet_all(covers, rows, sure)
+            begun, unsure = count, np.uint64(0)
+            while alive != 0:
+                word = lowest_bit(alive)
+                alive &= alive - one
+                left = some[word] if crowded else _meet(reaches, rows, word, ~np.uint64(0))
                 if left == 0:
                     continue
-                name = block * each + np.uint64(64) * word
-                if left & ~sure[word] != 0:
-                    left = _tested(left, sure[word], name, low, high, points, point)
-                more = count_bits(left)
-                for i in range(np.uint64(4)):
-                    out_boxes[count + i] = np.int32(name + lowest_bit(left))
-                    left &= left - one
-                i = count + np.uint64(4)
-                while left != 0:
-                    out_boxes[i] = np.int32(name + lowest_bit(left))
-                    left &= left - one
-                    i += one
-                count += more
+                name = (block * wide + word) * np.uint64(64)
+                certain = sure[word] if crowded else _meet(covers, rows, word, left)
+                count = _list_bits(left & certain, name, out_boxes, count)
+                if left & ~certain != 0:
+                    unsure = _list_bits(left & ~certain, name, doubts, unsure)
+            for i in range(unsure):
+                box, holds = np.uint64(doubts[i]), True
+                for axis in range(np.uint64(points.shape[1])):
+                    value = points[point, axis]
+                    holds &= (low[box, axis] <= value) & (value <= high[box, axis])
+                out_boxes[count] = doubts[i]
+                count += np.uint64(holds)
             for i in range(begun, count):
-                out_points[i] = np.int32(begin + point)
+                out_boxes[i] = names[np.uint64(out_boxes[i])]
+                out_points[i] = np.int32(begin + np.int64(point))
         start = np.uint64(0)
     return np.int64(blocks * many), np.int64(count)
 
 
-def _edges(low: Floats, above: Floats, axis: int, bits: int) -> Floats:
+def _edges(low: Floats, high: Floats, axis: int, bits: int) -> Floats:
     """The edges of the ranges: where boxes begin, and just above where they end. Where there are
     few such values they all are edges, and no box is cut."""
     some = sample_of(len(low), SAMPLE)
-    values = np.concatenate([low[some, axis], above[some, axis]])
+    with np.errstate(over="ignore"):
+        values = np.concatenate([low[some, axis], np.nextafter(high[some, axis], np.inf)])
     different = np.unique(values[np.isfinite(values)])
     if len(different) >= 1 << bits:
         return even_edges(values, bits)
@@ -196,22 +212,26 @@ def _edges(low: Floats, above: Floats, axis: int, bits: int) -> Floats:
     return edges
 
 
+def _words(count: int) -> NDArray[np.uint64]:
+    """Words that begin where a line of the cache does."""
+    room = np.zeros(count + 8, np.uint64)
+    begin = -(room.ctypes.data // 8) % 8
+    return room[begin : begin + count]
+
+
 class BoxBitmaps:
-    """Boxes as bitmaps over ranges of the dimensions that any of them bounds."""
+    """Boxes as bitmaps over ranges of some dimensions, the most telling ones first."""
 
     def __init__(self, low: Floats, high: Floats, axes: Longs, bits: int = MOST_BITS) -> None:
-        with np.errstate(over="ignore"):
-            above = np.nextafter(high, np.inf)
-        self._low, self._high, self._axes, self._bits = low, high, axes, bits
-        self._edges = np.array([_edges(low, above, int(axis), bits) for axis in axes])
-        each = len(axes) * (2 << bits) * 8
-        fitting = max(8, BLOCK_BYTES // each // 8 * 8)
-        needed = (len(low) + 63) // 64
-        self._words = min(fitting, (needed + 7) // 8 * 8)
-        self._blocks = -(-needed // self._words)
-        self._size = len(axes) * (2 << bits) * self._words
-        self._bitmaps = np.empty(self._blocks * self._size, np.uint64)
-        _set_bits(low, high, above, axes, self._edges, bits, self._words, self._bitmaps)
+        self._names = hilbert_order(np.hstack([low[:, axes], high[:, axes]]))
+        self._low, self._high = low[self._names], high[self._names]
+        self._axes, self._bits = axes, bits
+        self._edges = np.array([_edges(low, high, int(axis), bits) for axis in axes])
+        self._blocks = -(-len(low) // (64 * BLOCK))
+        self._each = len(axes) << bits
+        rows = self._blocks * self._each
+        self._bitmaps = _words(rows * BLOCK), _words(rows * BLOCK), np.zeros(rows, np.uint64)
+        _set_bits(self._low, self._high, axes, self._edges, bits, *self._bitmaps)
 
     def find(self, points: Floats, threads: int = 1) -> Met:
         """All pairs, each once."""
@@ -220,9 +240,7 @@ class BoxBitmaps:
 
     def _found(self, points: Floats, begin: int, end: int) -> Met:
         some = points[begin:end]
-        places: Ints = _find_ranges(some, self._axes, self._edges, self._bits, self._words)
-        needs = (
-            *(some, begin, places, self._low, self._high),
-            *(self._bitmaps, self._size, self._words),
-        )
-        return fill(_pass_blocks, needs, self._blocks * (end - begin), 64 * self._words + 8)
+        places: Ints = _find_ranges(some, self._axes, self._edges, self._bits)
+        needs = (some, begin, places, self._low, self._high, self._names, *self._bitmaps)
+        room = 64 * BLOCK + 8
+        return fill(_pass_blocks, (*needs, self._each), self._blocks * (end - begin), room)

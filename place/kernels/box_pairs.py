@@ -7,6 +7,7 @@ NaN bound, or with low > high, holds nothing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -137,9 +138,14 @@ def fill(work: Callable[..., tuple[int, int]], needs: tuple[Any, ...], rows: int
     The kernel is given what it needs, the row to begin with, and room for points and for boxes. It
     stops before a row that may not fit, and tells that row and the number of pairs. `each` is what
     a row may need at least.
+
+    The first piece is written into room that the thread keeps, and copied: pages that the system
+    has to find and to clear cost more than few pairs do.
     """
-    pieces: list[Met] = []
-    first, size = 0, max(each, min(PIECE, 16 * rows), 64)
+    room = _kept_room(max(each, PIECE))
+    first, count = work(*needs, 0, *room)
+    pieces = [Met(room.points[:count].copy(), room.boxes[:count].copy())]
+    size = max(each, 4 * PIECE)
     while first < rows:
         room = Met(np.empty(size, np.int32), np.empty(size, np.int32))
         start = first
@@ -148,20 +154,25 @@ def fill(work: Callable[..., tuple[int, int]], needs: tuple[Any, ...], rows: int
             pieces.append(Met(room.points[:count], room.boxes[:count]))
         if first == start:
             size *= 4
-        elif first < rows:
-            size = max(size, PIECE)
     return joined(pieces)
 
 
+_KEPT = threading.local()
+
+
+def _kept_room(size: int) -> Met:
+    room: Met = getattr(_KEPT, "room", NONE_MET)
+    if len(room.points) < size:
+        room = _KEPT.room = Met(np.empty(size, np.int32), np.empty(size, np.int32))
+    return room
+
+
 def joined(pieces: list[Met]) -> Met:
-    """All pairs of some pieces, in their order; none keeps room that it does not use."""
+    """All pairs of some pieces, in their order."""
     if not pieces:
         return NONE_MET
     if len(pieces) == 1:
-        (piece,) = pieces
-        room = piece.points.base
-        spare = room is not None and len(room) > 2 * len(piece.points)
-        return Met(piece.points.copy(), piece.boxes.copy()) if spare else piece
+        return pieces[0]
     return Met(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
 
