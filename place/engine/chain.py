@@ -99,6 +99,13 @@ class Chain:
                 counters.count(operator.name, flow.queries)
         return flow
 
+    def explained(self) -> tuple[str, ...]:
+        """How the elements of a join were found last, and how many its windows hold."""
+        for operator in self.operators:
+            if isinstance(operator, StreamJoin):
+                return operator.explained()
+        return ()
+
     def next_expiry(self) -> int:
         """The next instant at which something happens, if nothing else does."""
         return min((operator.next_expiry() for operator in self.operators), default=NEVER)

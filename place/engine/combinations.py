@@ -194,7 +194,7 @@ class Extender:
             first, second = (mine, others) if sides.new_is_box else (others, mine)
             place, low, high = _with_times(place, low, high, first, second)
         found = join_boxes(place, low, high, self._method, self._threads)
-        self.chosen[step.source] = found.reason
+        self.chosen[step.source] = f"{found.method}: {found.reason}"
         at, other = found.points.astype(np.int64), found.boxes.astype(np.int64)
         if not sides.new_is_box:
             at, other = other, at

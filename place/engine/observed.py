@@ -35,4 +35,10 @@ def observed(cell: Cell, name: str) -> Observed:
         rows["answer"] = counters.rows("answer", number)
     join = cell.joins.get(compiled.key)
     shared = 1 if join is None else max(1, join.queries)
-    return Observed(cell.knowledge(base), Counter(rows), Counter(seconds), shared)
+    notes: tuple[str, ...] = ()
+    if compiled.asked.is_join:
+        for edge in ("inside", "select"):  # asked of elements, which many queries share
+            rows.pop(edge, None)
+        shared = len(chain.queries)
+        notes = chain.explained()
+    return Observed(cell.knowledge(base), Counter(rows), Counter(seconds), shared, notes)

@@ -20,6 +20,7 @@ from place.plan.logical import (
     Group,
     Inside,
     Join,
+    JoinElements,
     Knowledge,
     MeetRegions,
     NearestK,
@@ -54,6 +55,8 @@ class Observed:
     rows: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     shared: int = 1
+    notes: tuple[str, ...] = ()
+    """What is to be said besides: how a join found its elements."""
 
     @staticmethod
     def together(parts: Iterable[Observed]) -> Observed:
@@ -65,6 +68,7 @@ class Observed:
             whole.rows.update(part.rows)
             whole.seconds.update(part.seconds)
             whole.shared = max(whole.shared, part.shared)
+            whole.notes = whole.notes or part.notes
         return whole
 
 
@@ -116,6 +120,7 @@ def explain(plan: Plan, observed: Observed | None = None) -> list[str]:
         )
     if observed is not None and observed.shared > 1:
         lines.append(f"{observed.shared} queries share the join")
+    lines += () if observed is None else observed.notes
     return lines
 
 
@@ -130,6 +135,7 @@ def _keys(plan: Plan) -> dict[int, str]:
         (MeetRegions, INSIDE),
         (Select, SELECT),
         (Join, JOIN),
+        (JoinElements, JOIN),
         (NearestK, CHOOSE),
         (SlideWindow, CHOOSE),
         (Group, GROUP),
@@ -159,6 +165,8 @@ def _seen(observed: Observed, key: str | None) -> str:
 def _describe(plan: Plan, node: Node) -> str:
     """An operator in words."""
     match node:
+        case Scan(relation=relation, key=key) if key is not None:
+            return f"The object {key!r} of stream {relation.name}"
         case Scan(alias=alias, relation=relation):
             kind = "stream" if isinstance(relation, Stream) else "table"
             called = "" if alias == relation.name else f" as {alias}"
@@ -179,8 +187,10 @@ def _describe(plan: Plan, node: Node) -> str:
             return "Pair each reading with the one before"
         case Join(condition=condition):
             return f"Join {'every combination' if condition is None else show(condition)}"
+        case JoinElements(condition=condition):
+            return f"Join elements {'of all' if condition is None else show(condition)}"
         case NearestK(nearest=nearest):
-            return f"Nearest {_show_nearest(nearest)}"
+            return f"Nearest {_show_nearest(plan, nearest)}"
         case SlideWindow(window=window):
             return f"Window {_show_window(window)}"
         case Group(groups=groups, aggregates=aggregates, having=having):
@@ -194,7 +204,10 @@ def _describe(plan: Plan, node: Node) -> str:
             return "Distinct"
 
 
-def _show_nearest(nearest: Nearest) -> str:
+def _show_nearest(plan: Plan, nearest: Nearest) -> str:
+    if nearest.around is not None and nearest.among is not None:
+        names = [source.alias for source in plan.query.sources]
+        return f"{nearest.k} of {names[nearest.among]} to each of {names[nearest.around]}"
     if nearest.focal is not None:
         return f"{nearest.k} to {show_focal(nearest.focal)}"
     x, y = nearest.point or (0.0, 0.0)

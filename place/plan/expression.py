@@ -277,6 +277,10 @@ def show(expression: Expression) -> str:
 
 
 def _place(x: Expression, y: Expression) -> str:
+    if isinstance(x, Column) and isinstance(y, Column):
+        alias, _, name = x.name.rpartition(".")
+        if alias and y.name.rpartition(".")[0] == alias and name:
+            return alias
     return f"POINT ({show(x)}, {show(y)})"
 
 

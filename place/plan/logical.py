@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from place.model.reading import Key
 from place.model.schema import Relation
 from place.model.shape import Shape
 from place.plan.expression import Aggregate, Expression
@@ -19,12 +20,14 @@ from place.plan.query import Around, Nearest, Output, Query, QueryTable, Window
 
 @dataclass(frozen=True)
 class Scan:
-    """The rows of a relation; of its columns only those that are needed above pass up."""
+    """The rows of a relation, or its one object of a key; of its columns only those that are needed
+    above pass up."""
 
     source: int
     alias: str
     relation: Relation
     columns: tuple[int, ...] | None = None
+    key: Key | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,16 @@ class Join:
 
 
 @dataclass(frozen=True)
+class JoinElements:
+    """Elements of several sources beside each other: objects now, readings in windows, rows of
+    tables, wherever the condition holds."""
+
+    condition: Expression | None
+    input: Node
+    others: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
 class NearestK:
     nearest: Nearest
     input: Node
@@ -110,6 +123,7 @@ Node = (
     | MeetRegions
     | PairPrevious
     | Join
+    | JoinElements
     | NearestK
     | SlideWindow
     | Group
@@ -150,6 +164,8 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
             return below, other
         case Join(input=below, table=other):
             return below, other
+        case JoinElements(input=below, others=others):
+            return below, *others
         case _:
             return (node.input,)
 
@@ -176,10 +192,18 @@ def spine(node: Node) -> Iterator[Node]:
 
 def initial(query: Query) -> Node:
     """The clauses in their order."""
-    scans = [Scan(i, source.alias, source.relation) for i, source in enumerate(query.sources)]
+    scans = [
+        Scan(i, source.alias, source.relation, key=source.key)
+        for i, source in enumerate(query.sources)
+    ]
     node: Node = scans[query.subject]
-    window = query.window
     table = query.query_table
+    if query.is_join:
+        first, *others = (
+            scan if source.window is None else SlideWindow(source.window, scan)
+            for scan, source in zip(scans, query.sources, strict=True)
+        )
+        return _clauses(query, JoinElements(None, first, tuple(others)))
     # What the object meets or is paired with stands below the tables, wherever FROM names it.
     for i, source in enumerate(query.sources):
         if table is not None and i == table.source:
@@ -189,6 +213,12 @@ def initial(query: Query) -> Node:
     for i, source in enumerate(query.sources):
         if not source.is_stream and i != query.subject and not (table and i == table.source):
             node = Join(None, node, scans[i])
+    return _clauses(query, node)
+
+
+def _clauses(query: Query, node: Node) -> Node:
+    """The clauses from WHERE on."""
+    window = query.window
     if query.where is not None:
         node = Select(query.where, node)
     if query.inside is not None:

@@ -92,9 +92,16 @@ class StreamJoin:
         """The next instant at which a reading leaves a window."""
         return min(elements.next_expiry() for elements in self._elements)
 
-    def explained(self) -> dict[int, str]:
-        """By source, how its elements were found last."""
-        return self._extender.chosen
+    def explained(self) -> tuple[str, ...]:
+        """How the elements of each source were found last, and how many stand."""
+        told = []
+        for i, source in enumerate(self._spec.sources):
+            kind = "readings" if source.window is not None else "elements"
+            count = len(self._elements[i].standing())
+            how = self._extender.chosen.get(i)
+            found = "" if how is None else f", found by {how}"
+            told.append(f"{count} {kind} of {source.relation.name} stand{found}")
+        return tuple(told)
 
     def _prepare(self) -> None:
         """Ask of elements what the queries of now ask."""

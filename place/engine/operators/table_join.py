@@ -9,46 +9,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from place.engine.columns import Columns, Dictionary
 from place.engine.flow import NO_MARKS, NOTHING, Flow
 from place.engine.operator_specs import JoinSpec
 from place.engine.operators.contract import Parameters, Span, Stateless
-from place.engine.vector import evaluate_all, holds
-from place.kernels.arrays import Bools, Longs
-from place.plan.expression import Compare, Expression, conjunction, sources_of
+from place.engine.sides import Sides, boxes_of_rows, points_of, sides_of
+from place.engine.vector import holds
+from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.box_join import BoxIndex, join_boxes
+from place.plan.expression import Expression, conjunction, sources_of
 
-MOST_AT_ONCE = 1 << 20
+MOST_AT_ONCE = 1 << 22
 """Combinations that are looked at together."""
-
-
-@dataclass(frozen=True)
-class _Index:
-    """The rows of a table in the order of a value; rows without one fit nothing."""
-
-    values: NDArray[np.generic]
-    rows: Longs
-
-    def find(self, wanted: NDArray[np.generic]) -> tuple[Longs, Longs]:
-        """Where the rows with each wanted value begin, and how many there are."""
-        low = np.searchsorted(self.values, wanted, "left")
-        return low, np.searchsorted(self.values, wanted, "right") - low
+FEW = 1024
+"""So many rows meet a table at once, where sides tell which of its rows fit them."""
 
 
 @dataclass(frozen=True)
 class _Beside:
-    """One more table: which of its rows to look at, and what to ask once they are there."""
+    """One more table: its rows as points, or as boxes, and what to ask once they are there.
+
+    Boxes decide some of the conditions that are `asked`, if the table's numbers are `is_exact`.
+    """
 
     source: int
     table: Columns
-    probe: Expression | None
-    index: _Index | None
-    condition: Expression | None
+    sides: Sides
+    points: Floats | None
+    index: BoxIndex | None
+    is_exact: bool
+    asked: tuple[Expression, ...]
 
 
 class TableJoin(Stateless):
-    """Joins rows with tables, one after the other, by equality where it can."""
+    """Joins rows with tables, one after the other: a row is a point, a row of a table is the box that
+    the conditions between them span, or the other way round."""
 
     name = "join"
 
@@ -71,18 +67,28 @@ class TableJoin(Stateless):
         waiting = [c for c in waiting if not sources_of(c) <= bound]
         self._tables: list[_Beside] = []
         while sources:
-            source = next((t for t in sources if _equality(waiting, bound, t)), sources[0])
+            found = {t: sides_of(waiting, frozenset(bound), t) for t in sources}
+            source = max(sources, key=lambda t: (found[t].has_equality, len(found[t].parts)))
             sources.remove(source)
-            keys = _equality(waiting, bound, source)
             bound.add(source)
             ready = [c for c in waiting if sources_of(c) <= bound]
             waiting = [c for c in waiting if not sources_of(c) <= bound]
             alone = conjunction([c for c in ready if sources_of(c) == {source}])
-            ready = [c for c in ready if sources_of(c) != {source}]
+            asked = tuple(c for c in ready if sources_of(c) != {source})
             table = self._selected(source, tables[source], alone)
-            index = None if keys is None else self._index(source, table, keys[1])
-            probe = None if keys is None else keys[0]
-            self._tables.append(_Beside(source, table, probe, index, conjunction(ready)))
+            self._tables.append(self._beside(source, table, found[source], asked))
+
+    def _beside(
+        self, source: int, table: Columns, sides: Sides, asked: tuple[Expression, ...]
+    ) -> _Beside:
+        rows: list[Columns | None] = [None] * self._width
+        rows[source] = table
+        if sides.new_is_box:
+            boxes = boxes_of_rows(sides, rows, len(table), self._dictionary)
+            index = BoxIndex(boxes.low, boxes.high)
+            return _Beside(source, table, sides, None, index, boxes.is_exact, asked)
+        points = points_of(sides, rows, len(table), self._dictionary)
+        return _Beside(source, table, sides, points.places, None, points.is_exact, asked)
 
     def _selected(self, source: int, table: Columns, condition: Expression | None) -> Columns:
         """The rows of a table for which a condition on it alone holds."""
@@ -91,14 +97,6 @@ class TableJoin(Stateless):
         sources: list[Columns | None] = [None] * self._width
         sources[source] = table
         return table.take(np.flatnonzero(holds(condition, sources, len(table), self._dictionary)))
-
-    def _index(self, source: int, table: Columns, key: Expression) -> _Index:
-        sources: list[Columns | None] = [None] * self._width
-        sources[source] = table
-        found = evaluate_all(key, sources, len(table), self._dictionary)
-        known = np.flatnonzero(~found.nulls)
-        order = known[np.argsort(_comparable(found.values[known]), kind="stable")]
-        return _Index(_comparable(found.values[order]), order)
 
     def take(self, flow: Flow, span: Span) -> Flow:
         """All combinations that fit, or the rows that have any."""
@@ -129,66 +127,37 @@ class TableJoin(Stateless):
         return flow, origin
 
     def _with(self, beside: _Beside, flow: Flow) -> tuple[Flow, Longs]:
-        size = len(flow)
-        if beside.index is None or beside.probe is None:
-            low = np.zeros(size, np.int64)
-            counts = np.full(size, len(beside.table), np.int64)
-            rows = np.arange(len(beside.table))
-        else:
-            sources = self._parameters.beside(flow)
-            wanted = evaluate_all(beside.probe, sources, size, self._dictionary)
-            low, counts = beside.index.find(_comparable(wanted.values))
-            counts[wanted.nulls] = 0
-            rows = beside.index.rows
-        # Many combinations are asked in pieces, so that a wide join needs no more memory.
-        ends = np.cumsum(counts)
-        pieces: list[tuple[Flow, Longs]] = []
-        start = 0
-        while start < size:
-            reached = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, reached + MOST_AT_ONCE, "right")))
-            some = np.arange(start, min(stop, size))
-            pieces.append(self._piece(beside, flow, rows, low[some], counts[some], some))
-            start = stop
+        """Rows beside all rows of a table that fit, in pieces that need no more memory."""
+        piece = max(1, MOST_AT_ONCE // max(1, len(beside.table)))
+        if beside.sides.parts:
+            piece = max(piece, FEW)
+        pieces = [
+            self._piece(beside, flow.take(slice(i, i + piece)), i)
+            for i in range(0, len(flow), piece)
+        ]
         return Flow.joined([p[0] for p in pieces]), np.concatenate([p[1] for p in pieces])
 
-    def _piece(
-        self, beside: _Beside, flow: Flow, rows: Longs, low: Longs, counts: Longs, some: Longs
-    ) -> tuple[Flow, Longs]:
-        at = np.repeat(some, counts)
-        within = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen = rows[np.repeat(low, counts) + within]
-        wide = flow.take(at)
+    def _piece(self, beside: _Beside, flow: Flow, first: int) -> tuple[Flow, Longs]:
+        """Rows beside all rows of a table that fit, and which row of all each is of."""
+        sides, rows = beside.sides, self._parameters.beside(flow)
+        if beside.index is not None:
+            points = points_of(sides, rows, len(flow), self._dictionary)
+            pairs, is_exact = beside.index.find(points.places), points.is_exact
+            at, chosen = pairs.points, pairs.boxes
+        else:
+            assert beside.points is not None
+            boxes = boxes_of_rows(sides, rows, len(flow), self._dictionary)
+            pairs, is_exact = join_boxes(beside.points, boxes.low, boxes.high), boxes.is_exact
+            at, chosen = pairs.boxes, pairs.points
+        wide = flow.take(at.astype(np.int64))
         sources = list(wide.sources)
-        sources[beside.source] = beside.table.take(chosen)
+        sources[beside.source] = beside.table.take(chosen.astype(np.int64))
         wide = replace(wide, sources=tuple(sources))
-        if beside.condition is not None and len(at):
-            sides = self._parameters.beside(wide)
-            kept = np.flatnonzero(holds(beside.condition, sides, len(at), self._dictionary))
-            wide, at = wide.take(kept), at[kept]
-        return wide, at
-
-
-def _equality(
-    conditions: list[Expression], bound: set[int], table: int
-) -> tuple[Expression, Expression] | None:
-    """An equality between what is bound and a table: what to ask with, and the table's value."""
-    for condition in conditions:
-        if isinstance(condition, Compare) and condition.op == "=":
-            for one, other in (
-                (condition.left, condition.right),
-                (condition.right, condition.left),
-            ):
-                if sources_of(one) <= bound and sources_of(other) == {table}:
-                    return one, other
-    return None
-
-
-def _comparable(values: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Values of any two types that equality compares, so that equal ones are equal here.
-
-    Large integers may become equal that are not: the condition is asked again of what is found.
-    """
-    if values.dtype == np.float64:
-        return values
-    return values.astype(np.float64) + 0.0
+        decided = sides.decided if is_exact and beside.is_exact else frozenset()
+        condition = conjunction([c for c in beside.asked if c not in decided])
+        origin = first + at.astype(np.int64)
+        if condition is not None and len(at):
+            beside_rows = self._parameters.beside(wide)
+            kept = np.flatnonzero(holds(condition, beside_rows, len(at), self._dictionary))
+            wide, origin = wide.take(kept), origin[kept]
+        return wide, origin

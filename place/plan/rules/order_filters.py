@@ -15,7 +15,7 @@ from place.plan.logical import Inside, Join, Node, Plan, Scan, Select, spine, wi
 
 def order_filters(plan: Plan) -> Plan:
     """The plan with INSIDE below the other filters or above them, so that fewer rows pass."""
-    if not any(isinstance(node, Inside) for node in spine(plan.root)):
+    if plan.query.is_join or not any(isinstance(node, Inside) for node in spine(plan.root)):
         return plan
     place = _raised if _filters_first(plan) else _sunk
     return replace(plan, root=place(plan.root))

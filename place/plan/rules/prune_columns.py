@@ -8,6 +8,7 @@ from place.plan.expression import Expression, columns_of
 from place.plan.logical import (
     Group,
     Join,
+    JoinElements,
     MeetRegions,
     Node,
     PairPrevious,
@@ -38,7 +39,7 @@ def _expressions(node: Node, plan: Plan) -> list[Expression]:
     match node:
         case Select(condition=condition):
             return [condition]
-        case Join(condition=condition):
+        case Join(condition=condition) | JoinElements(condition=condition):
             return [] if condition is None else [condition]
         case Group(groups=groups, aggregates=aggregates):
             return [*groups, *(a.argument for a in aggregates if a.argument is not None)]
@@ -62,5 +63,8 @@ def _pruned(node: Node, read: set[tuple[int, int]]) -> Node:
             )
         case Join():
             return replace(node, input=_pruned(node.input, read), table=_pruned(node.table, read))
+        case JoinElements():
+            others = tuple(_pruned(other, read) for other in node.others)
+            return replace(node, input=_pruned(node.input, read), others=others)
         case _:
             return replace(node, input=_pruned(node.input, read))

@@ -1,8 +1,9 @@
 """Conditions of WHERE go down to where all that they read is there.
 
 A condition on the object alone filters it before any join; one on a table alone filters the table;
-what speaks of both becomes the condition of their join. Nothing goes below the pairing of
-`WINDOW PREVIOUS`, which pairs readings whatever they say.
+what speaks of both becomes the condition of their join. It is the same with elements of several
+sources: what speaks of one of them alone filters it, also the readings of its window. Nothing goes
+below the pairing of `WINDOW PREVIOUS`, which pairs readings whatever they say.
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from place.plan.expression import Expression, conjunction, conjuncts, sources_of
-from place.plan.logical import Join, MeetRegions, Node, Plan, Scan, Select, walk, with_input
+from place.plan.logical import (
+    Join,
+    JoinElements,
+    MeetRegions,
+    Node,
+    Plan,
+    Scan,
+    Select,
+    walk,
+    with_input,
+)
 
 
 def push_selections(plan: Plan) -> Plan:
@@ -40,7 +51,19 @@ def _sink(node: Node, conditions: list[Expression]) -> Node:
             return Join(conjunction(both), under, _sink(other, beside))
         # The rows of a query table are kept as they come; what is asked of them is asked here.
         return _over(replace(node, input=under), beside + here)
+    if isinstance(node, JoinElements):
+        inputs = (node.input, *node.others)
+        of = [[c for c in conditions if _is_of(c, _sources(below))] for below in inputs]
+        between = [c for c in conditions if not any(c in some for some in of)]
+        met = conjunction([*conjuncts(node.condition), *between])
+        first, *others = (_sink(below, some) for below, some in zip(inputs, of, strict=True))
+        return JoinElements(met, first, tuple(others))
     return _over(node, conditions)
+
+
+def _is_of(condition: Expression, sources: frozenset[int]) -> bool:
+    """Does a condition read nothing but these sources?"""
+    return bool(sources_of(condition)) and sources_of(condition) <= sources
 
 
 def _over(node: Node, conditions: list[Expression]) -> Node:
