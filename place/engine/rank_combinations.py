@@ -56,16 +56,22 @@ def ranks_of(
     near = measures(cx, cy, x, y, spec.space is Space.WGS84)
     key = needed.index(0 if relation.key is None else relation.key)
     made = Columns((), dictionary, 0)
-    made.columns = (
-        *group.columns,
-        Column("measure", Type.DOUBLE),
-        chosen.columns[key],
-        Column("element", Type.BIGINT),
-    )
+    made.columns = (*group.columns, *_chosen_by(chosen.columns[key]))
     number = elements[rank.among].identity(ids)
     made.values = [*group.values, near, chosen.values[key], number.values[1]]
     made.nulls = [*group.nulls, np.isnan(near), chosen.nulls[key], number.nulls[1]]
     return made
+
+
+def columns_of_ranks(spec: StreamJoinSpec) -> tuple[Column, ...]:
+    """The columns of the ranks by which a whole query chooses, from the rows of several cells."""
+    assert spec.rank is not None
+    relation = spec.sources[spec.rank.among].relation
+    return *WHOLE, *_chosen_by(relation.columns[0 if relation.key is None else relation.key])
+
+
+def _chosen_by(key: Column) -> tuple[Column, ...]:
+    return Column("measure", Type.DOUBLE), key, Column("element", Type.BIGINT)
 
 
 def _places(relation: Relation, needed: Sequence[int], rows: Columns) -> tuple[Floats, Floats]:

@@ -43,8 +43,8 @@ class _Beside:
 
 
 class TableJoin(Stateless):
-    """Joins rows with tables, one after the other: a row is a point, a row of a table is the box that
-    the conditions between them span, or the other way round."""
+    """Joins rows with tables, one after the other: a row is a point, and a row of a table the box
+    that the conditions between them span, or the other way round."""
 
     name = "join"
 

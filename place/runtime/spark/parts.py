@@ -12,9 +12,10 @@ from place.engine.columns import Columns, Dictionary
 from place.engine.compile import compile_query
 from place.engine.compiled import QueryShape
 from place.engine.flow import NONE, Flow, Marks
-from place.engine.operator_specs import FirstSpec
+from place.engine.operator_specs import FirstSpec, NearestEachSpec, StreamJoinSpec
 from place.engine.operators.k_nearest import nearest_ranks
 from place.engine.partial_answers import PartialAnswer
+from place.engine.rank_combinations import columns_of_ranks
 from place.engine.tick_readings import reading_ranks
 from place.model.schema import Column
 from place.plan.query import Query
@@ -70,18 +71,28 @@ def _table(arrays: list[pa.Array]) -> pa.Table:
 def _flow(shape: QueryShape, table: pa.Table, marks: Marks, dictionary: Dictionary) -> Flow:
     arrays = [column.combine_chunks() for column in table.columns]
     sides = [
-        tuple(relation.columns[i] for i in needed)
-        for relation, needed in zip(shape.sources, shape.needed, strict=True)
+        tuple(relation.columns[i] for i in needed) if is_sent else ()
+        for relation, needed, is_sent in zip(
+            shape.sources, shape.needed, _are_sent(shape), strict=True
+        )
     ]
-    ranks = _ranks(shape)
-    rows: list[Columns] = []
+    rows: list[Columns | None] = []
     at = 3
-    for columns in (*sides, ranks):
-        rows.append(Columns.from_arrow(columns, dictionary, arrays[at : at + len(columns)]))
+    for columns in (*sides, _ranks(shape)):
+        given = arrays[at : at + len(columns)]
+        rows.append(Columns.from_arrow(columns, dictionary, given) if columns else None)
         at += len(columns)
-    chosen = rows.pop() if ranks else None
+    *sources, ranks = rows
     queries, instants, weights = (np.asarray(array.to_numpy()) for array in arrays[:3])
-    return Flow(queries, instants, weights, tuple(rows[: len(sides)]), chosen, marks)
+    return Flow(queries, instants, weights, tuple(sources), ranks, marks)
+
+
+def _are_sent(shape: QueryShape) -> list[bool]:
+    """The sources whose rows a flow has: of a join those that are read above it."""
+    for step in shape.lower:
+        if isinstance(step, StreamJoinSpec):
+            return [len(columns) > 0 for columns in step.shown]
+    return [True] * len(shape.sources)
 
 
 def _ranks(shape: QueryShape) -> tuple[Column, ...]:
@@ -90,4 +101,7 @@ def _ranks(shape: QueryShape) -> tuple[Column, ...]:
     for step in shape.upper:
         if isinstance(step, FirstSpec):
             return reading_ranks(relation) if step.latest else nearest_ranks(relation)
+        if isinstance(step, NearestEachSpec):
+            join = next(spec for spec in shape.lower if isinstance(spec, StreamJoinSpec))
+            return columns_of_ranks(join)
     return ()
