@@ -7,10 +7,8 @@ of its tables stand in it as comments.
 
 import os
 import re
-import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -18,12 +16,9 @@ from hypothesis import HealthCheck, Phase, find, given, note, settings
 from hypothesis import strategies as st
 
 from place.kernels import bulk
-from place.script.blocks import parse_script
-from place.script.command import opener
-from place.script.runner import Batching
+from tests.harness.scene import HAPPENINGS, Scene, run
 from tests.harness.search import (
     LAYOUTS,
-    ScriptWithFiles,
     TableSpec,
     World,
     fences,
@@ -333,70 +328,6 @@ def kinds() -> TableSpec:
     return TableSpec("Kinds", ("type STRING", "wheels BIGINT", "least DOUBLE"), row)
 
 
-@dataclass
-class Scene:
-    """A script as it is written: its blocks, the clock, the queries and the tables of files."""
-
-    world: World
-    moving_fences: bool
-    blocks: list[str] = field(default_factory=list)
-    clock: float = 0.0
-    live: list[str] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
-    files: list[TableSpec] = field(default_factory=list)
-
-    def statement(self, sql: str, comment: str = "") -> None:
-        self.blocks.append(f"{comment}\nstatement ok\n{sql}".strip())
-
-    def create(self, draw: st.DrawFn, spec: TableSpec) -> None:
-        options = self.world.with_options(spec.name)
-        if draw(st.integers(0, 2)) < 2:
-            self.statement(spec.create(spec.rows(draw, 1, 6), options))
-            return
-        self.files.append(spec)
-        self.statement(spec.create_from_file(options), spec.comment(spec.rows(draw, 0, 6)))
-
-    def register(self, draw: st.DrawFn) -> None:
-        name = f"q{len(self.live) + len(self.dropped)}"
-        if self.dropped and draw(st.booleans()):
-            name = self.dropped.pop()
-        self.live.append(name)
-        query = select(draw, self.world, self.moving_fences)
-        self.statement(f"REGISTER QUERY {name} AS {query}")
-
-    def happen(self, draw: st.DrawFn, what: str) -> None:
-        if what == "query":
-            self.register(draw)
-        elif what == "drop" and self.live:
-            name = self.live.pop(draw(st.integers(0, len(self.live) - 1)))
-            self.dropped.append(name)
-            self.statement(f"DROP QUERY {name}")
-        elif what == "refresh" and self.files:
-            spec = draw(st.sampled_from(self.files))
-            self.statement(f"REFRESH TABLE {spec.name}", spec.comment(spec.rows(draw, 0, 6)))
-        elif what == "select":
-            self.statement(select(draw, self.world, self.moving_fences))
-        elif what == "recover" and draw(st.booleans()):
-            self.blocks.append("recover")
-        else:
-            self.clock += draw(st.sampled_from([0.5, 1, 1, 2.5, 5, 8]))
-            self.instant(draw, draw(st.sampled_from([0, 2, 5, 8, 10])))
-
-    def instant(self, draw: st.DrawFn, readings: int) -> None:
-        lines = [self.reading(draw) for _ in range(readings)]
-        self.blocks.append("\n".join([f"at {self.clock}s", *lines]))
-
-    def reading(self, draw: st.DrawFn) -> str:
-        """A reading of now; of a while ago, above all where that is not too late; of ahead."""
-        line = reading(draw, self.world)
-        options = " ".join(self.world.options[line.split()[0]])
-        often = 2 if "lateness" in options else 19
-        if draw(st.integers(0, often)) < often:
-            return line
-        ago = draw(st.sampled_from([0.5, 1, 2, 3, 4.5, -1] if "lateness" in options else [1, -1]))
-        return f"{line} at {max(0.0, self.clock - ago)}s"
-
-
 @st.composite
 def scripts(draw: st.DrawFn) -> str:
     options = {
@@ -405,25 +336,19 @@ def scripts(draw: st.DrawFn) -> str:
     }
     world = crowded(World(draw(st.booleans()), draw(st.booleans()), options))
     layout = draw(st.sampled_from(sorted(LAYOUTS)))
-    scene = Scene(world, moving_fences="focal" in LAYOUTS[layout][0])
+    moving = "focal" in LAYOUTS[layout][0]
+    scene = Scene(
+        world, lambda draw: select(draw, world, moving), lambda draw: reading(draw, world)
+    )
     for statement in (*streams(world, ", ts TIMESTAMP"), region(draw, world)):
         scene.statement(statement)
     for spec in (fences(world, layout), stations(world), owners(world), kinds()):
         scene.create(draw, spec)
     if draw(st.integers(0, 3)) > 0:
         scene.instant(draw, 8)
-    happenings = ["at"] * 6 + ["query"] * 2 + ["drop", "refresh", "select", "recover"]
     for number in range(draw(st.sampled_from([4, 10, 14, 18]))):
-        scene.happen(draw, "query" if number < 2 else draw(st.sampled_from(happenings)))
-    scene.blocks.append(f"at {scene.clock + 20}s")
-    scene.blocks += [f"answer {name}" for name in scene.live]
-    return "\n\n".join(scene.blocks) + "\n"
-
-
-def run(text: str, runtime: str, cells: str, batching: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="place-search-") as directory:
-        script = parse_script(text, Path(directory) / "search.cq")
-        ScriptWithFiles(script, opener(runtime, cells), Batching.parse(batching)).run()
+        scene.happen(draw, "query" if number < 2 else draw(st.sampled_from(HAPPENINGS)))
+    return scene.text()
 
 
 @settings(

@@ -1,0 +1,96 @@
+"""A random script as it is written: statements, readings and recoveries in every order."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from place.script.blocks import parse_script
+from place.script.command import opener
+from place.script.runner import Batching
+from tests.harness.search import ScriptWithFiles, TableSpec, World
+
+HAPPENINGS = ["at"] * 6 + ["query"] * 2 + ["drop", "refresh", "select", "recover"]
+
+
+@dataclass
+class Scene:
+    """The blocks of a script, with its clock, its queries and its tables of files.
+
+    `select` draws a SELECT, and `tell` a reading.
+    """
+
+    world: World
+    select: Callable[[st.DrawFn], str]
+    tell: Callable[[st.DrawFn], str]
+    blocks: list[str] = field(default_factory=list)
+    clock: float = 0.0
+    live: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    files: list[TableSpec] = field(default_factory=list)
+
+    def statement(self, sql: str, comment: str = "") -> None:
+        self.blocks.append(f"{comment}\nstatement ok\n{sql}".strip())
+
+    def create(self, draw: st.DrawFn, spec: TableSpec, most: int = 6) -> None:
+        options = self.world.with_options(spec.name)
+        if draw(st.integers(0, 2)) < 2:
+            self.statement(spec.create(spec.rows(draw, 1, most), options))
+            return
+        self.files.append(spec)
+        self.statement(spec.create_from_file(options), spec.comment(spec.rows(draw, 0, most)))
+
+    def register(self, draw: st.DrawFn) -> None:
+        name = f"q{len(self.live) + len(self.dropped)}"
+        if self.dropped and draw(st.booleans()):
+            name = self.dropped.pop()
+        self.live.append(name)
+        self.statement(f"REGISTER QUERY {name} AS {self.select(draw)}")
+
+    def happen(self, draw: st.DrawFn, what: str) -> None:
+        if what == "query":
+            self.register(draw)
+        elif what == "drop" and self.live:
+            name = self.live.pop(draw(st.integers(0, len(self.live) - 1)))
+            self.dropped.append(name)
+            self.statement(f"DROP QUERY {name}")
+        elif what == "refresh" and self.files:
+            spec = draw(st.sampled_from(self.files))
+            self.statement(f"REFRESH TABLE {spec.name}", spec.comment(spec.rows(draw, 0, 6)))
+        elif what == "select":
+            self.statement(self.select(draw))
+        elif what == "recover" and draw(st.booleans()):
+            self.blocks.append("recover")
+        else:
+            self.clock += draw(st.sampled_from([0.5, 1, 1, 2.5, 5, 8]))
+            self.instant(draw, draw(st.sampled_from([0, 2, 5, 8, 10])))
+
+    def instant(self, draw: st.DrawFn, readings: int) -> None:
+        lines = [self.reading(draw) for _ in range(readings)]
+        self.blocks.append("\n".join([f"at {self.clock}s", *lines]))
+
+    def reading(self, draw: st.DrawFn) -> str:
+        """A reading of now; of a while ago, above all where that is not too late; of ahead."""
+        line = self.tell(draw)
+        options = " ".join(self.world.options[line.split()[0]])
+        often = 2 if "lateness" in options else 19
+        if draw(st.integers(0, often)) < often:
+            return line
+        ago = draw(st.sampled_from([0.5, 1, 2, 3, 4.5, -1] if "lateness" in options else [1, -1]))
+        return f"{line} at {max(0.0, self.clock - ago)}s"
+
+    def text(self) -> str:
+        """The whole script: it ends when all that is due has happened, with all answers."""
+        ending = [f"at {self.clock + 20}s", *(f"answer {name}" for name in self.live)]
+        return "\n\n".join([*self.blocks, *ending]) + "\n"
+
+
+def run(text: str, runtime: str, cells: str, batching: str) -> None:
+    """Run a script whose files stand in it."""
+    with tempfile.TemporaryDirectory(prefix="place-search-") as directory:
+        script = parse_script(text, Path(directory) / "search.cq")
+        ScriptWithFiles(script, opener(runtime, cells), Batching.parse(batching)).run()
