@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from place.model.clock import Clocks
@@ -178,7 +179,10 @@ class ReferenceRuntime:
         for item in inputs:
             if isinstance(item, Reading):
                 in_time = self._clocks.tell(item.stream, item.time)
-                (self._readings if in_time else self._late)[item.stream].append(item)
+                kept = (self._readings if in_time else self._late)[item.stream]
+                if self.world.stream(item.stream).key is None:
+                    item = replace(item, key=len(kept))  # each reading counts for itself
+                kept.append(item)
             else:
                 self._clocks.advance(item.time, item.stream)
         deltas: list[Delta] = []

@@ -31,7 +31,7 @@ from place.server.encode import Message, iso
 from place.server.errors import Refused
 from place.server.frames import Slotted
 from place.server.live import LiveMap
-from place.server.queries import describe, kind_of
+from place.server.queries import describe, key_name, kind_of
 from place.server.state import Server
 from place.server.subscriber import Subscriber
 
@@ -143,7 +143,7 @@ class Viewer:
         if found is not None and layer is not None:
             kinds = {column.name: column.type for column in layer.stream.columns}
             row = {name: _shown(value, kinds[name]) for name, value in found.items()}
-            said |= {"key": row[layer.stream.columns[layer.stream.key].name], "row": row}
+            said |= {"key": row[key_name(layer.stream) or ""], "row": row}
         await self._send(said)
 
     def _is_seen(self, index: int, slot: int) -> bool:
