@@ -129,9 +129,7 @@ def test_streams_without_objects_or_places_are_not_on_the_map(running: Running, 
     told = {stream["name"]: stream for stream in running.http.get("/streams").json()}
     assert (told["Strikes"]["key"], told["Meters"]["key"]) == (None, "id")
     assert (told["Strikes"]["objects"], told["Strikes"]["readings"]) == (0, 3)
-    refused = running.http.post(
-        "/streams/Strikes/disappear", params={"time": at}, json={"key": 1}
-    )
+    refused = running.http.post("/streams/Strikes/disappear", params={"time": at}, json={"key": 1})
     assert refused.status_code == 400
     assert refused.json()["error"]["message"] == 'stream "Strikes" has no objects'
     with looking(running) as view:

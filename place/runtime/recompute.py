@@ -71,7 +71,7 @@ class ReferenceRuntime:
         return self._take(inputs)
 
     def answer(self, query: str) -> Answer:
-        """The answer as its deltas have built it up."""
+        """The answer at the last instant that was evaluated."""
         return Counter(self._answers[fold(query)])
 
     def instant(self, query: str) -> int:
@@ -123,9 +123,7 @@ class ReferenceRuntime:
             if not query.streams:  # what reads no stream happens when statements do
                 self._evaluated[key] = self._clocks.now(query.streams)
             if catalog.queries.get(key) != query:
-                deltas += difference(
-                    query.name, self._answers.pop(key), Counter(), self._evaluated.pop(key)
-                )
+                deltas += _told(query, self._answers.pop(key), Counter(), self._evaluated.pop(key))
         reset = self._forget_reset(before)
         self._follow_streams()
         for key, query in catalog.queries.items():
@@ -159,7 +157,7 @@ class ReferenceRuntime:
         reached, begins = self._evaluated[key], self._clocks.join(query.streams)
         deltas: list[Delta] = []
         if begins > reached:
-            deltas = difference(query.name, self._answers[key], Counter(), reached)
+            deltas = _told(query, self._answers[key], Counter(), reached)
             self._answers[key] = Counter()
         deltas += self._evaluate(key, query, max(reached, begins))
         self._evaluated[key] = begins
@@ -199,4 +197,10 @@ class ReferenceRuntime:
     def _evaluate(self, key: str, query: Query, instant: int) -> list[Delta]:
         before, after = self._answers[key], answer(query, self.world, instant)
         self._answers[key] = after
-        return difference(query.name, before, after, instant)
+        return _told(query, before, after, instant)
+
+
+def _told(query: Query, before: Answer, after: Answer, instant: int) -> list[Delta]:
+    """What is told of a change of an answer; with EMIT ARRIVALS only rows that join it."""
+    deltas = difference(query.name, before, after, instant)
+    return [delta for delta in deltas if delta.sign > 0 or not query.arrivals]

@@ -66,6 +66,13 @@ class Watched:
                         del held[key]
         self.version += 1
 
+    def hold(self, rows: Counter[str]) -> None:
+        """Take a whole answer, by the texts of its rows."""
+        for stream, place in self._places:
+            keys = (json.loads(text)[place] for text in rows)
+            self._keys[stream] = Counter(keys)
+        self.version += 1
+
     def slots(self, live: LiveMap) -> dict[int, Slotted]:
         """The objects of the answer that are on the map, by the numbers of their streams."""
         found: dict[int, Slotted] = {}
@@ -289,7 +296,22 @@ class Viewer:
         for name in wanted:
             task = self._watchers.get(name)
             if task is None or task.done():
-                self._watchers[name] = asyncio.create_task(self._follow(visible[name]))
+                query = visible[name]
+                follow = self._ask if query.arrivals else self._follow
+                self._watchers[name] = asyncio.create_task(follow(query))
+
+    async def _ask(self, query: Query) -> None:
+        """Ask for an answer again and again: its deltas do not tell who leaves it."""
+        hub, asked = self._server.hub, -1
+        watched = self._watched[query.name] = Watched(query)
+        with contextlib.suppress(Refused):
+            while True:
+                if hub.tick > asked:
+                    asked, rows = await hub.answer(query)
+                    watched.hold(rows)
+                    self.wake.set()
+                await asyncio.sleep(STATS)
+        await asyncio.sleep(STATS)
 
     async def _follow(self, query: Query) -> None:
         hub = self._server.hub
