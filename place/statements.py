@@ -162,6 +162,7 @@ class Statements:
         elif isinstance(target, s.RegisterQuery):
             self._catalog.check_free("query", target.name)
             query = bind_query(self._catalog, target.name.text, target.select)
+            query = replace(query, arrivals=target.arrivals)
         else:
             query = bind_query(self._catalog, "", target)
         if statement.analyze and not isinstance(target, s.Name):

@@ -271,6 +271,28 @@ def test_objects_that_call_a_column_by_two_names(tmp_path: Path) -> None:
     assert [row[1] for row in found] == [1.5, 3.5]
 
 
+# Streams of readings only
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_reading_of_a_stream_without_a_key(tmp_path: Path, door: str) -> None:
+    stream = stream_of("src BIGINT, bytes DOUBLE, ts TIMESTAMP")
+    for src in (7, None):
+        row = {"src": src, "bytes": 1.5, "ts": NOON}
+        assert DOORS[door](stream, row, tmp_path) == [(src, 1.5, NOON, NOON, False)]
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if door not in ("rows", "HTTP arrays")])
+def test_nothing_disappears_from_a_stream_without_a_key(tmp_path: Path, door: str) -> None:
+    stream = stream_of("src BIGINT, bytes DOUBLE, ts TIMESTAMP")
+    row = {"src": 7, "bytes": 1.5, "ts": NOON, "op": "disappear"}
+    words = f'stream "{stream.name}" has no objects; only an object disappears, and the stream'
+    (told,) = DOORS[door](stream, row, tmp_path)
+    assert isinstance(told, str)
+    assert told.startswith(words)
+    assert DOORS[door](stream, {**row, "op": "reading"}, tmp_path) == [(7, 1.5, NOON, NOON, False)]
+
+
 # The future
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,7 +74,8 @@ def bound_plainly(catalog: Any, sql: str) -> Any:
         statement = parse_one(sql + " /* read as it stands */")
         assert isinstance(statement, RegisterQuery)
         assert not isinstance(statement, KnownForm)
-        return bind_query(catalog, statement.name.text, statement.select)
+        query = bind_query(catalog, statement.name.text, statement.select)
+        return replace(query, arrivals=statement.arrivals)
     except StatementError as error:
         return str(error)
 
@@ -229,6 +231,20 @@ def test_windows_of_one_text_begin_with_what_each_of_them_holds(select: str) -> 
     for i in range(5):
         assert sorted(d.row for d in deltas if d.query == f"q{i}") == expected
         assert session.answer(f"q{i}") == expected
+
+
+def test_arrivals_are_part_of_the_form() -> None:
+    known, forms = catalog(), Forms()
+    found = []
+    for i in range(12):
+        emit = " EMIT  arrivals" if i % 2 else ""
+        sql = f"REGISTER QUERY q{i}{emit} AS SELECT id FROM Cars INSIDE (0, 0, {i + 1})"
+        found.append(bound(known, sql, forms))
+        assert found[-1] == bound_plainly(known, sql)
+        assert found[-1].arrivals is bool(i % 2)
+    plain, arrivals = ({query.form for query in found[start::2]} - {None} for start in (0, 1))
+    assert len(plain) == len(arrivals) == 1
+    assert plain != arrivals
 
 
 def test_digits_of_other_scripts_are_no_numbers() -> None:

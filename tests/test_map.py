@@ -110,6 +110,35 @@ def test_queries_that_come_and_go_and_the_regions_of_a_query_table(
     running.sql("DROP QUERY fences; DROP TABLE Fences; DROP TABLE Led")
 
 
+def test_streams_without_objects_or_places_are_not_on_the_map(running: Running, town: Town) -> None:
+    before = running.http.get("/map/about").json()["streams"]
+    running.sql(
+        """CREATE STREAM Strikes (x DOUBLE, y DOUBLE, ts TIMESTAMP);
+           CREATE STREAM Meters (id STRING KEY, level DOUBLE, ts TIMESTAMP);
+           REGISTER QUERY struck AS SELECT x, y FROM Strikes INSIDE (0, 0, 9) WINDOW 2 ROWS;
+           REGISTER QUERY high AS SELECT id FROM Meters WHERE level > 5"""
+    )
+    at = "2026-01-01 12:00:00"
+    running.push("Strikes", [[1, 2, at], [1, 2, at], {"x": 3, "y": 4, "ts": at}], time=at)
+    running.push("Meters", [["a", 9, at]], time=at)
+    wait_for(lambda: running.answer("high") == [["a"]])
+    wait_for(lambda: running.answer("struck") == [[1, 2], [3, 4]])
+    assert [s["name"] for s in running.http.get("/map/about").json()["streams"]] == [
+        stream["name"] for stream in before
+    ]
+    told = {stream["name"]: stream for stream in running.http.get("/streams").json()}
+    assert (told["Strikes"]["key"], told["Meters"]["key"]) == (None, "id")
+    assert (told["Strikes"]["objects"], told["Strikes"]["readings"]) == (0, 3)
+    refused = running.http.post("/streams/Strikes/disappear", params={"time": at}, json={"key": 1})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"] == 'stream "Strikes" has no objects'
+    with looking(running) as view:
+        view.say(type="highlight", queries=["struck", "high"])
+        view.until(lambda: {"struck", "high"} <= set(view.answers))
+        assert view.answers == {"struck": {}, "high": {}}
+    running.sql("DROP QUERY struck; DROP QUERY high; DROP STREAM Strikes; DROP STREAM Meters")
+
+
 def test_a_point_is_told_by_its_key(running: Running, town: Town) -> None:
     cars = index_of(running, "Cars")
     with looking(running) as view:

@@ -391,6 +391,59 @@ REFRESH TABLE Towns
 - extent (0, 9, 2)
 + extent (0, 5, 3)
 """,
+    "arrivals are told, and nothing is taken back": CARS
+    + OWNERS
+    + """
+statement ok
+REGISTER QUERY owned EMIT ARRIVALS AS SELECT C.ID, O.owner FROM Cars C, Owners O
+  WHERE C.ID = O.car INSIDE (0, 0, 9, 9)
+
+statement ok
+REGISTER QUERY many EMIT ARRIVALS AS SELECT O.owner, COUNT(*) FROM Cars C, Owners O
+  WHERE C.ID = O.car INSIDE (0, 0, 9, 9) GROUP BY O.owner
+
+at 0s
+Cars (1, 1, 1)
+Cars (2, 2, 2)
+Cars (3, 3, 3)
+----
++ owned (1, 'Ada')
++ owned (2, 'Bob')
++ owned (2, 'Bob')
++ many ('Ada', 1)
++ many ('Bob', 2)
+
+# file owners.csv
+# | car,owner
+# | 3,Dee
+# | 2,Bob
+statement ok
+REFRESH TABLE Owners
+----
++ owned (3, 'Dee')
++ many ('Bob', 1)
++ many ('Dee', 1)
+
+answer owned
+----
+(2, 'Bob')
+(3, 'Dee')
+
+# file owners.csv
+# | car,owner
+statement ok
+REFRESH TABLE Owners
+----
+
+# file owners.csv
+# | car,owner
+# | 2,Bob
+statement ok
+REFRESH TABLE Owners
+----
++ owned (2, 'Bob')
++ many ('Bob', 1)
+""",
     "tables alone, when the clock has moved on": CARS
     + """
 # file stations.csv

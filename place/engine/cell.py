@@ -124,7 +124,7 @@ class Cell:
         the answers.
 
         `told` are the messages of each stream together with the expiries of its objects, `heard`
-        are the messages alone, which windows need.
+        are the messages alone, which windows need. A stream without KEY is only heard.
         """
         if not len(self.queries):  # without queries only the last state of each object matters
             self.stores.take({name: messages for name, (messages, _) in told.items()})
@@ -134,7 +134,7 @@ class Cell:
         # Which objects are let go of depends on the instant, and that may decide what is found at
         # the next instant; so a tick of a stream with retention goes instant by instant.
         found: list[Found] = []
-        dues = [due for _, due in told.values()]
+        dues = [due for _, due in (*told.values(), *heard.values())]
         for instant in np.unique(np.concatenate(dues)).tolist():
             now, said = _at(told, instant), _at(heard, instant)
             found += self._take(after, instant, now, said, stage)

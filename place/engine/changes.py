@@ -85,7 +85,7 @@ class Change:
 
 def settle(changes: Sequence[Change]) -> list[Change]:
     """Cancel rows that leave and join at the same instant; few changes are put in the order of
-    their instants.
+    their instants. Of queries that tell arrivals only, the rows that still leave are left out.
 
     The order does not depend on how a cell found its changes, only on which cells they come from.
     """
@@ -108,7 +108,26 @@ def settle(changes: Sequence[Change]) -> list[Change]:
             settled += _settled_few(group)
         else:
             settled += _settled_many(group)
-    return settled
+    return [told for change in settled if (told := _told(change)) is not None]
+
+
+def _told(change: Change) -> Change | None:
+    """What is told of a settled change: rows that leave only of queries that do not tell arrivals
+    only."""
+    if change.sign > 0 or not any(query.arrivals for query in change.queries):
+        return change
+    if change.owners is None:
+        return None
+    tells = np.array([not query.arrivals for query in change.queries])
+    kept = np.flatnonzero(tells[change.owners])
+    if not len(kept):
+        return None
+    return replace(
+        change,
+        instants=change.instants if isinstance(change.instants, int) else change.instants[kept],
+        columns=tuple(column.take(pa.array(kept)) for column in change.columns),
+        owners=change.owners[kept],
+    )
 
 
 def _settled_few(group: list[Change]) -> list[Change]:

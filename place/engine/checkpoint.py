@@ -154,7 +154,7 @@ class _Codes:
             stream = streams.get(name.split("/", 2)[-1])
             if stream is not None:
                 codes = [column for column in table.columns[3:] if column.type == pa.int32()]
-                if stream.columns[stream.key].type is Type.STRING:
+                if stream.key_type is Type.STRING:
                     codes.append(table.column(0))
                 for column in codes:
                     used[column.drop_null().to_numpy()] = True
@@ -180,7 +180,7 @@ class _Codes:
 
     def waiting(self, stream: Stream, table: pa.Table) -> Messages:
         """Messages of a stream that waited."""
-        coded = stream.columns[stream.key].type is Type.STRING
+        coded = stream.key_type is Type.STRING
         return self.unpack(table, stream.columns, coded_keys=coded)
 
 

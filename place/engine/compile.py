@@ -310,11 +310,12 @@ def _shape_of(
 
 
 def _needed(asked: Query, read: Sequence[Expression]) -> Needed:
-    """The columns of each source that pass up; the key of a source of which none is read."""
+    """The columns of each source that pass up; of a source of which none is read, its key, or the
+    first one."""
     columns = {column for expression in read for column in columns_of(expression)}
     return tuple(
         tuple(sorted({column.index for column in columns if column.source == i}))
-        or (source.relation.key,)
+        or (source.relation.key or 0,)
         for i, source in enumerate(asked.sources)
     )
 

@@ -4,7 +4,8 @@ A window also sees readings from before its registration, and a query over sever
 where the slowest of them is. So each stream keeps its last readings: all after an instant that is
 called the floor. For each object that sent one of these readings it also keeps the last reading
 before the floor. An object that sent none since the floor is now as it was at the floor. From both
-together follow the objects at any instant since the floor.
+together follow the objects at any instant since the floor. A stream without KEY has no objects, so
+that there is nothing to keep but its readings.
 """
 
 from __future__ import annotations
@@ -134,7 +135,8 @@ class History:
             dictionary = self.base.columns.dictionary
             self.base, self.recent, self.fresh = Objects(self.stream, dictionary), [], []
             return
-        self._raise_base(said, due, said.keys[later], closed)
+        if self.stream.key is not None:
+            self._raise_base(said, due, said.keys[later], closed)
         count = sum(map(len, self.recent))
         recent, fresh = later[later < count], later[later >= count]
         self.recent = [said.take(recent)] if len(recent) else []
@@ -185,6 +187,8 @@ class History:
 
     def _remember(self, keys: Longs, now: Sequence[Objects]) -> None:
         """Remember the present state of objects that send their first reading since the floor."""
+        if self.stream.key is None:
+            return
         unknown = np.unique(keys[self.base.find_all(keys) < 0])
         self.base.take_all(unknown)
         for store in now:
@@ -217,7 +221,7 @@ class History:
         same = now.take(np.flatnonzero(base.find_all(now.keys) < 0))
         said = Messages.joined([same, base.messages(), *self.recent, *self.fresh])
         due = ceil_all(said.times, stream.evaluate)
-        ready = np.flatnonzero(due <= instant)
+        ready = np.flatnonzero(due <= instant) if stream.key is not None else np.empty(0, np.int64)
         ready = ready[np.argsort(said.times[ready], kind="stable")]
         last = said.take(ready)
         present = ~last.gone

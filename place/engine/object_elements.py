@@ -155,6 +155,7 @@ class ObjectElements(StandingElements):
     def identity(self, ids: Longs) -> Columns:
         """Their keys."""
         relation = self._stores[0].relation
+        assert relation.key is not None
         made = Columns((relation.columns[relation.key], IDENTITY), self._dictionary, len(ids))
         parts, own = self._split(ids)
         for part, versions in enumerate(self._versions):

@@ -45,6 +45,10 @@ class Messages:
         rows = self.rows.take(chosen)
         return Messages(self.keys[chosen], self.times[chosen], self.gone[chosen], rows)
 
+    def numbered(self, first: int) -> Messages:
+        """The same readings of a stream without KEY, numbered as they came."""
+        return Messages(np.arange(first, first + len(self)), self.times, self.gone, self.rows)
+
     @staticmethod
     def joined(parts: list[Messages]) -> Messages:
         """Several, one after the other."""
@@ -72,9 +76,7 @@ class Objects:
         columns: tuple[Column, ...] | None = None,
     ) -> None:
         self.relation = relation
-        self.is_coded = (
-            isinstance(relation, Stream) and relation.columns[relation.key].type is Type.STRING
-        )
+        self.is_coded = isinstance(relation, Stream) and relation.key_type is Type.STRING
         self.columns = Columns(columns or relation.columns, dictionary)
         self.size = 0
         """Slots in use or free again."""

@@ -38,6 +38,8 @@ class Stores:
         self.region_rows: dict[str, Objects] = {}
         for stream in streams:
             self.subjects[stream.name] = Objects(stream, dictionary)
+            if stream.key is None:  # its store stays empty: it has readings only
+                continue
             if place.matrix.rows > 1:
                 self.others[stream.name] = Objects(stream, dictionary)
             if layout_of(stream.columns) is not None:

@@ -45,8 +45,21 @@ class TickReadings:
     def of(messages: Messages, instants: Longs, store: Objects) -> TickReadings:
         """The readings among the messages of a tick, which come in the order of their times.
 
-        The keys have their slots already; the store does not yet hold the rows.
+        The keys have their slots already; the store does not yet hold the rows. Readings of a
+        stream without KEY have no slots, and nothing before them.
         """
+        if store.relation.key is None:
+            nothing = np.full(len(messages), -1)
+            return TickReadings(
+                store,
+                nothing,
+                messages.keys,
+                messages.times,
+                instants,
+                messages.rows,
+                nothing,
+                np.zeros(len(messages), np.bool_),
+            )
         slots = store.find_all(messages.keys)
         known = np.flatnonzero(slots >= 0)
         if len(known) < len(slots):  # keys that are unknown and disappear
@@ -105,16 +118,19 @@ class TickReadings:
     def ranks(self, ids: Longs) -> Columns:
         """Time and key of readings, by which windows order them."""
         relation = self.store.relation
-        made = self.rows.pick((relation.key, relation.key), ids)
+        key = relation.key or 0
+        made = self.rows.pick((key, key), ids)
         made.columns = reading_ranks(relation)
         made.values[0] = self.times[ids]
+        if relation.key is None:
+            made.values[1] = self.keys[ids]
         made.nulls = [np.zeros(len(ids), np.bool_) for _ in range(2)]
         return made
 
 
 def reading_ranks(relation: Relation) -> tuple[Column, ...]:
     """The columns of the ranks of readings."""
-    return Column("time", Type.BIGINT), Column("key", relation.columns[relation.key].type)
+    return Column("time", Type.BIGINT), Column("key", relation.key_type)
 
 
 def _has_previous(

@@ -59,11 +59,13 @@ class Timeline:
             ready = self._ready(name, until)
             if ready is not None:
                 heard[name] = ready
+            if self.streams[name].key is None:  # readings without objects
+                continue
             with_expiries = self._with_expiries(self.streams[name], ready, until)
             if with_expiries is not None:
                 told[name] = with_expiries
         found: list[Found] = []
-        if told or self.cell.chains.next_expiry() <= until:
+        if told or heard or self.cell.chains.next_expiry() <= until:
             found = self.cell.take(self.instant, until, told, heard, stage)
         self.instant = max(self.instant, until)
         return found

@@ -284,6 +284,8 @@ class Worker:
         if not in_time.all():
             messages = messages.take(np.flatnonzero(in_time))
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
+        if stream.key is None:
+            messages = messages.numbered(self.readings[name])
         self.late[name] += int(len(in_time) - in_time.sum())
         self.readings[name] += int(len(messages) - messages.gone.sum())
         if name in self.gaps:
@@ -391,10 +393,12 @@ def _in_order(told: Sequence[Told]) -> list[Told]:
 
 
 def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Messages:
-    """The messages of a segment."""
+    """The messages of a segment; those of a stream without KEY have yet to be numbered."""
     rows = Columns.from_arrow(stream.columns, dictionary, table.columns[:-2])
     return Messages(
-        rows.values[stream.key].astype(np.int64),
+        np.zeros(table.num_rows, np.int64)
+        if stream.key is None
+        else rows.values[stream.key].astype(np.int64),
         table.column(table.num_columns - 2).to_numpy(),
         table.column(table.num_columns - 1).to_numpy(),
         rows,

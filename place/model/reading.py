@@ -13,6 +13,9 @@ from place.model.types import Row
 
 Key = int | str
 
+UNNUMBERED = 0
+"""The key of a reading of a stream without KEY, until the runtime that takes it numbers it."""
+
 
 @dataclass(frozen=True)
 class Reading:

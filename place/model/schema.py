@@ -47,12 +47,13 @@ class KeptTicks:
 class Stream:
     """Moving objects, or moving regions: who sends readings, and what instants they make.
 
+    Without a `key` there are no objects but only readings, which the engine numbers as they come.
     `evaluate` is the period of the instants; None is progressive, every timestamp an instant.
     """
 
     name: str
     columns: tuple[Column, ...]
-    key: int
+    key: int | None
     time: int | None
     x: int | None
     y: int | None
@@ -74,6 +75,11 @@ class Stream:
 
     fills_gaps: bool = False
     """Whether a column that a reading leaves out keeps the value that its object had before."""
+
+    @property
+    def key_type(self) -> Type:
+        """The type of keys; the numbers of readings where there are no objects."""
+        return Type.BIGINT if self.key is None else self.columns[self.key].type
 
     def names_of(self, column: int) -> tuple[str, ...]:
         """The names by which a column is found where readings have names, the best one first.
@@ -109,6 +115,10 @@ class Table:
     y: int | None
     path: str | None = None
     space: Space = Space.PLANAR
+
+    @property
+    def key_type(self) -> Type:
+        return self.columns[self.key].type
 
 
 Relation = Stream | Table

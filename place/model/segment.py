@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from place.model.reading import Reading
+from place.model.reading import UNNUMBERED, Key, Reading
 from place.model.schema import Column, Stream
-from place.model.types import Type, Value
+from place.model.types import Row, Type
 
 ARROW: dict[Type, pa.DataType] = {
     Type.BIGINT: pa.int64(),
@@ -38,13 +38,11 @@ def segment_schema(columns: Sequence[Column]) -> pa.Schema:
 
 def make_segment(stream: Stream, readings: Sequence[Reading]) -> pa.Table:
     """Readings of one stream, made one by one, as a segment."""
-    blank: tuple[Value, ...] = (None,) * len(stream.columns)
-    rows = [
-        reading.row
-        if reading.row is not None
-        else (*blank[: stream.key], reading.key, *blank[stream.key + 1 :])
-        for reading in readings
-    ]
+
+    def gone(key: Key) -> Row:
+        return tuple(key if i == stream.key else None for i in range(len(stream.columns)))
+
+    rows = [gone(reading.key) if reading.row is None else reading.row for reading in readings]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(stream.columns)
     arrays = [
         pa.array(values, ARROW[column.type])
@@ -59,7 +57,8 @@ def read_segment(stream: Stream, table: pa.Table) -> list[Reading]:
     """The readings of a segment, one by one."""
     columns = [column.to_pylist() for column in table.columns]
     rows = zip(*columns[:-2], strict=True)
+    keys = [UNNUMBERED] * table.num_rows if stream.key is None else columns[stream.key]
     return [
-        Reading(stream.name, row[stream.key], time, None if gone else row)
-        for row, time, gone in zip(rows, columns[-2], columns[-1], strict=True)
+        Reading(stream.name, key, time, None if gone else row)
+        for key, row, time, gone in zip(keys, rows, columns[-2], columns[-1], strict=True)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from place.errors import suggestion
-from place.model.schema import Relation, Stream
+from place.model.schema import LATITUDES, LONGITUDES, Relation, Stream, find_column
 from place.model.shape import Circle, ShapeError, settle
 from place.model.space import Space
 from place.model.types import Type
@@ -28,8 +28,25 @@ def need_position(relation: Relation, at: Position | None, clause: str) -> None:
     if relation.x is None or relation.y is None:
         kind = "stream" if isinstance(relation, Stream) else "table"
         raise wrong(
-            f'{clause} needs positions, and {kind} "{relation.name}" has no columns x and y', at
+            f'{clause} needs positions, and {kind} "{relation.name}" has no columns x and y',
+            at,
+            hint=_hint_of_degrees(relation),
         )
+
+
+def _hint_of_degrees(relation: Relation) -> str | None:
+    """What to write if positions are there, by the names that degrees have."""
+    found = []
+    for names in (LONGITUDES, LATITUDES):
+        known = (find_column(relation.columns, name) for name in names)
+        found.append(next((index for index in known if index is not None), None))
+    x, y = found
+    if x is None or y is None:
+        return None
+    return (
+        f"create it WITH (space = 'wgs84') if {relation.columns[x].name} and"
+        f" {relation.columns[y].name} are degrees"
+    )
 
 
 def need_one_space(relation: Relation, other: Relation, at: Position | None) -> None:

@@ -23,6 +23,7 @@ from place.plan.bind_from import (
     not_in_from,
     place_window,
 )
+from place.plan.bind_objects import check_objects, need_key
 from place.plan.bind_outputs import bind_outputs
 from place.plan.bind_place import FOCAL, need_one_space, need_position
 from place.plan.bind_query_table import bind_query_table
@@ -77,6 +78,7 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         region=_region_name(catalog, select),
     )
     query = _with_focals(catalog, place_window(query, select))
+    check_objects(query, select)
     _check_combinations(query, select, predicates)
     return replace(query, hint=_bind_hint(query, select))
 
@@ -326,18 +328,19 @@ def _bind_focal(
             expected="the name of its stream",
             hint=f"write {clause} ('M', … {focal.key.value} OF stream …)",
         )
+    key = need_key(stream, focal.key.at, "that could lead a query")
     if stream.x is None:
         raise wrong(
             f'stream "{stream.name}" has no columns x and y, so its objects lead no query',
             focal.stream.at if focal.stream else focal.key.at,
         )
     need_one_space(stream, relation, focal.stream.at if focal.stream else focal.key.at)
-    key_column = stream.columns[stream.key]
+    key_column = stream.columns[key]
     value = focal.key.value
     try:
         if isinstance(value, str) and key_column.type is Type.BIGINT:
             raise ValueMismatch(f"'{value}' is not a BIGINT")
-        key = coerce(value, key_column.type)
+        named = coerce(value, key_column.type)
     except ValueMismatch:
         raise wrong(
             f'{value!r} is not the id of an object of stream "{stream.name}"',
@@ -345,4 +348,4 @@ def _bind_focal(
             expected=f'a {key_column.type.value} ("{key_column.name}")',
             hint="write INSIDE ('M', id, xdist, ydist), INSIDE ('M', id, r) or kNN ('M', k, id)",
         ) from None
-    return Focal(stream.name, key)  # type: ignore[arg-type]
+    return Focal(stream.name, named)  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from place.model.regions import LAYOUTS, region_of
 from place.model.schema import Column, Stream, find_column
 from place.model.space import Space
 from place.model.types import Type
+from place.plan.bind_objects import need_key
+from place.plan.bind_place import need_position
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query, QueryTable, Source
 from place.sql.statements import Inside, Name, Position, position_of, wrong
@@ -60,10 +62,7 @@ def bind_query_table(
     regions = sources[index]
     if objects is regions:
         raise wrong(f'"{regions.alias}" cannot be inside itself', place)
-    if objects.relation.x is None:
-        raise wrong(
-            f'INSIDE needs positions, and "{objects.relation.name}" has no columns x and y', place
-        )
+    need_position(objects.relation, place, "INSIDE")
     found = layout_of(regions.relation.columns)
     if found is None:
         raise wrong(
@@ -126,13 +125,14 @@ def _bind_focal_stream(
 def _check_focal(
     regions: Source, column: int, stream: Stream, objects: Source, place: Position | None
 ) -> None:
+    need_key(stream, place, "that could lead regions")
     if stream.x is None or stream.space is not objects.relation.space:
         raise wrong(
             f'objects of stream "{stream.name}" cannot lead regions over "{objects.relation.name}"',
             place,
             expected="a stream with x and y in the same space",
         )
-    kind, key = regions.relation.columns[column].type, stream.columns[stream.key].type
+    kind, key = regions.relation.columns[column].type, stream.key_type
     if kind is not key:
         raise wrong(
             f'column "focal" of "{regions.relation.name}" is a {kind.value}, but the keys of stream'

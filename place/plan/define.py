@@ -29,7 +29,6 @@ from place.model.table_rows import TableRows
 from place.model.time import parse_duration
 from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
 from place.plan.bind_query import make_shape
-from place.plan.bind_query_table import SHOWN, layout_of
 from place.plan.catalog import Catalog
 from place.plan.external import (
     check_source,
@@ -78,14 +77,7 @@ Load = Callable[[str, tuple[Column, ...]], tuple[tuple[Column, ...], TableRows]]
 def define_stream(statement: s.CreateStream) -> Stream:
     """The stream of a CREATE STREAM."""
     columns, key = _define_columns(statement.columns)
-    if key is None:
-        raise wrong(
-            f'stream "{statement.name.text}" has no key',
-            statement.name.at,
-            expected="one column marked KEY",
-            hint="write (ObjectID BIGINT KEY, …)",
-        )
-    if columns[key].type not in (Type.BIGINT, Type.STRING):
+    if key is not None and columns[key].type not in (Type.BIGINT, Type.STRING):
         raise wrong(
             f"a key is a BIGINT or a STRING, not a {columns[key].type.value}",
             statement.columns[key].type.at,
@@ -93,13 +85,6 @@ def define_stream(statement: s.CreateStream) -> Stream:
     options = Options(statement.options, STREAM_OPTIONS)
     where = options.read("space", space) or Space.PLANAR
     x, y = _find_position(statement.columns, columns, where)
-    if x is None and layout_of(columns) is None:
-        raise wrong(
-            f'stream "{statement.name.text}" has neither positions nor regions',
-            statement.name.at,
-            expected=f"columns x and y, or {SHOWN}",
-            hint=_hint_of_space(columns),
-        )
     source = define_source(statement.source, columns) if statement.source else None
     stream = Stream(
         name=statement.name.text,
@@ -121,10 +106,29 @@ def define_stream(statement: s.CreateStream) -> Stream:
         max_future=options.read("max_future", furthest),
         fills_gaps=options.read("missing", keeps_last) or False,
     )
+    if stream.key is None:
+        _check_without_objects(stream, options)
     check_history(stream.history, options.get("history"))
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)
     return stream
+
+
+def _check_without_objects(stream: Stream, options: Options) -> None:
+    """Raise a StatementError for an option that speaks of objects, which only a KEY makes."""
+    speaking = {
+        "timeout": stream.timeout is not None,
+        "retain": options.get("retain") is not None,
+        "missing": stream.fills_gaps,
+    }
+    for name, speaks in speaking.items():
+        option = options.get(name)
+        if speaks and option is not None:
+            raise wrong(
+                f'option "{name}" speaks of objects, and stream "{stream.name}" has none',
+                option.name.at,
+                hint="leave it out, or declare a KEY: (id BIGINT KEY, …)",
+            )
 
 
 def _shared(
@@ -271,14 +275,6 @@ def _first_of(columns: tuple[Column, ...], names: tuple[str, ...], where: Space)
     known = names if where is Space.WGS84 else names[:1]
     found = (find_column(columns, name) for name in known)
     return next((index for index in found if index is not None), None)
-
-
-def _hint_of_space(columns: tuple[Column, ...]) -> str | None:
-    """What to write if a position is there, by the names that degrees have."""
-    x, y = _first_of(columns, LONGITUDES, Space.WGS84), _first_of(columns, LATITUDES, Space.WGS84)
-    if x is None or y is None:
-        return None
-    return f"write WITH (space = 'wgs84') if {columns[x].name} and {columns[y].name} are degrees"
 
 
 def _find_time(columns: tuple[Column, ...], options: Options) -> int | None:

@@ -112,6 +112,8 @@ def explain(plan: Plan, observed: Observed | None = None) -> list[str]:
             draw(child, below, "└─ " if i == len(inputs) - 1 else "├─ ")
 
     draw(plan.root, "", "")
+    if plan.query.arrivals:
+        lines.append("only rows that join the answer are told")
     knowledge = plan.knowledge
     if knowledge.inside_first is not None and knowledge.filters_first is not None:
         lines.append(

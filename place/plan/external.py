@@ -133,14 +133,15 @@ def generated_fields(stream: Stream) -> list[str]:
         for name, field in (parse_columns(given) if isinstance(given, str) else {}).items()
     }
     roles = {stream.key: "id", stream.x: "x", stream.y: "y", stream.time: "time"}
+    attributes = GENERATED if stream.key is not None else GENERATED | {"id": Type.BIGINT}
     fields = []
     for index, column in enumerate(stream.columns):
         name = column.name.casefold()
         field = roles.get(index, called.get(name, name))
         if index not in roles:
-            known = GENERATED.get(field)
+            known = attributes.get(field)
             if known is None:
-                hint = suggestion(field, GENERATED, "attributes")
+                hint = suggestion(field, attributes, "attributes")
                 raise PlaceError(f'generated objects have no "{field}"', hint=hint)
             if column.type is not known:
                 raise PlaceError(

@@ -89,7 +89,7 @@ class Forms:
     def bind(self, catalog: Catalog, statement: s.RegisterQuery) -> Query:
         """The query of a statement: filled into its form, or bound from nothing."""
         if not isinstance(statement, KnownForm) or len(statement.lifted.literals) > MOST_LITERALS:
-            return bind_query(catalog, statement.name.text, statement.select)
+            return _bind(catalog, statement)
         lifted = statement.lifted
         stands_on = (
             catalog.streams,
@@ -110,7 +110,7 @@ class Forms:
                 return form.fill(catalog, lifted.name, lifted.literals)
             except (PlaceError, OverflowError):
                 pass  # binding it says what is wrong, and where
-        return bind_query(catalog, statement.name.text, statement.select)
+        return _bind(catalog, statement)
 
 
 class _Known:
@@ -160,6 +160,12 @@ class _Known:
 
 FORMS = Forms()
 """One for the process: a form is bound to the definitions it stands on, not to a session."""
+
+
+def _bind(catalog: Catalog, statement: s.RegisterQuery) -> Query:
+    """The query of a statement, bound from nothing."""
+    query = bind_query(catalog, statement.name.text, statement.select)
+    return replace(query, arrivals=True) if statement.arrivals else query
 
 
 # How a form is found
@@ -213,14 +219,9 @@ def _differ(one: Query, other: Query, part: str) -> bool:
 def _bound(catalog: Catalog, lifted: Lifted, literals: Sequence[str]) -> tuple[Query, s.Select]:
     texts = lifted.skeleton.partition("\1")[0].split("\0")
     body = texts[0] + "".join(a + b for a, b in zip(literals, texts[1:], strict=True))
-    statement = _read(f"REGISTER QUERY {lifted.name} AS {body}")
-    return bind_query(catalog, lifted.name, statement), statement
-
-
-def _read(sql: str) -> s.Select:
-    statement = parse_one(sql)
+    statement = parse_one(lifted.head + body)
     assert isinstance(statement, s.RegisterQuery)
-    return statement.select
+    return _bind(catalog, statement), statement.select
 
 
 def _trials(literal: str) -> list[str]:

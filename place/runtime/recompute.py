@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from place.model.clock import Clocks
@@ -70,7 +71,7 @@ class ReferenceRuntime:
         return self._take(inputs)
 
     def answer(self, query: str) -> Answer:
-        """The answer as its deltas have built it up."""
+        """The answer at the last instant that was evaluated."""
         return Counter(self._answers[fold(query)])
 
     def instant(self, query: str) -> int:
@@ -122,9 +123,7 @@ class ReferenceRuntime:
             if not query.streams:  # what reads no stream happens when statements do
                 self._evaluated[key] = self._clocks.now(query.streams)
             if catalog.queries.get(key) != query:
-                deltas += difference(
-                    query.name, self._answers.pop(key), Counter(), self._evaluated.pop(key)
-                )
+                deltas += _told(query, self._answers.pop(key), Counter(), self._evaluated.pop(key))
         reset = self._forget_reset(before)
         self._follow_streams()
         for key, query in catalog.queries.items():
@@ -158,7 +157,7 @@ class ReferenceRuntime:
         reached, begins = self._evaluated[key], self._clocks.join(query.streams)
         deltas: list[Delta] = []
         if begins > reached:
-            deltas = difference(query.name, self._answers[key], Counter(), reached)
+            deltas = _told(query, self._answers[key], Counter(), reached)
             self._answers[key] = Counter()
         deltas += self._evaluate(key, query, max(reached, begins))
         self._evaluated[key] = begins
@@ -178,7 +177,10 @@ class ReferenceRuntime:
         for item in inputs:
             if isinstance(item, Reading):
                 in_time = self._clocks.tell(item.stream, item.time)
-                (self._readings if in_time else self._late)[item.stream].append(item)
+                kept = (self._readings if in_time else self._late)[item.stream]
+                if self.world.stream(item.stream).key is None:
+                    item = replace(item, key=len(kept))  # each reading counts for itself
+                kept.append(item)
             else:
                 self._clocks.advance(item.time, item.stream)
         deltas: list[Delta] = []
@@ -195,4 +197,10 @@ class ReferenceRuntime:
     def _evaluate(self, key: str, query: Query, instant: int) -> list[Delta]:
         before, after = self._answers[key], answer(query, self.world, instant)
         self._answers[key] = after
-        return difference(query.name, before, after, instant)
+        return _told(query, before, after, instant)
+
+
+def _told(query: Query, before: Answer, after: Answer, instant: int) -> list[Delta]:
+    """What is told of a change of an answer; with EMIT ARRIVALS only rows that join it."""
+    deltas = difference(query.name, before, after, instant)
+    return [delta for delta in deltas if delta.sign > 0 or not query.arrivals]

@@ -97,7 +97,9 @@ def without_gaps(stream: Stream, readings: Sequence[Reading]) -> list[Reading]:
 
 
 def objects(world: World, stream: Stream, t: int) -> dict[Key, Reading]:
-    """The latest reading of each key that is still alive at t."""
+    """The latest reading of each key that is still alive at t; without KEY there are none."""
+    if stream.key is None:
+        return {}
     latest = {key: history[-1] for key, history in histories(world, stream, t).items()}
     return {key: last for key, last in latest.items() if is_alive(stream, last, t)}
 

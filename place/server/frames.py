@@ -176,7 +176,7 @@ class Layer:
     def take(self, positions: Positions, now: float) -> Frame:
         """The frame of a tick, which is the layer's from now on."""
         count = len(positions)
-        is_text = self.stream.columns[self.stream.key].type is Type.STRING
+        is_text = self.stream.key_type is Type.STRING
         keys = pa.array(list(positions.keys), pa.string()) if is_text else pa.array(positions.keys)
         slots = self.slots.number(keys, now)
         column = positions.column(self.class_column) if self.class_column else None

@@ -27,7 +27,7 @@ from place.plan.query import Query
 from place.server.access import Who
 from place.server.errors import not_found
 from place.server.frames import Layer
-from place.server.queries import shape_of
+from place.server.queries import key_name, shape_of
 from place.server.state import Server
 from place.sim.recipe import Recipe
 
@@ -57,13 +57,15 @@ class LiveMap:
         self._regions: dict[str, tuple[Query, TableRows, dict[str, Any]]] = {}
 
     def layers(self) -> list[Layer]:
-        """A layer for each stream of objects; one that is created anew has another number."""
+        """A layer for each stream of objects with places; one that is created anew has another
+        number."""
         streams = self.server.session.catalog.streams
-        for name in [name for name in self._layers if name not in streams]:
+        placed = {name: stream for name, stream in streams.items() if is_placed(stream)}
+        for name in [name for name in self._layers if name not in placed]:
             del self._layers[name]
-        for name, stream in streams.items():
+        for name, stream in placed.items():
             held = self._layers.get(name)
-            if stream.x is not None and (held is None or held.stream != stream):
+            if held is None or held.stream != stream:
                 self._layers[name] = Layer(self._count % 2**16, stream)
                 self._count += 1
         return list(self._layers.values())
@@ -158,7 +160,7 @@ class LiveMap:
             "bounds": layer.bounds() if who.is_admin else stream.bounds,
             "classes": layer.classes.names,
             "class_column": layer.class_column,
-            "key_column": stream.columns[stream.key].name,
+            "key_column": key_name(stream),
             "columns": [{"name": c.name, "type": c.type.value} for c in stream.columns],
             "roads": is_generated(stream),
         }
@@ -240,6 +242,11 @@ class LiveMap:
             lag = max(lag, time.time() - last.written)
         figures["lag_ms"] = lag * 1000
         return figures
+
+
+def is_placed(stream: Stream) -> bool:
+    """Does a stream have objects, and are they somewhere?"""
+    return stream.key is not None and stream.x is not None
 
 
 def is_generated(stream: Stream) -> bool:

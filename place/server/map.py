@@ -31,7 +31,7 @@ from place.server.encode import Message, iso
 from place.server.errors import Refused
 from place.server.frames import Slotted
 from place.server.live import LiveMap
-from place.server.queries import describe, kind_of
+from place.server.queries import describe, key_name, kind_of
 from place.server.state import Server
 from place.server.subscriber import Subscriber
 
@@ -64,6 +64,13 @@ class Watched:
                     held[key] += delta["sign"]
                     if not held[key]:
                         del held[key]
+        self.version += 1
+
+    def hold(self, rows: Counter[str]) -> None:
+        """Take a whole answer, by the texts of its rows."""
+        for stream, place in self._places:
+            keys = (json.loads(text)[place] for text in rows)
+            self._keys[stream] = Counter(keys)
         self.version += 1
 
     def slots(self, live: LiveMap) -> dict[int, Slotted]:
@@ -143,7 +150,7 @@ class Viewer:
         if found is not None and layer is not None:
             kinds = {column.name: column.type for column in layer.stream.columns}
             row = {name: _shown(value, kinds[name]) for name, value in found.items()}
-            said |= {"key": row[layer.stream.columns[layer.stream.key].name], "row": row}
+            said |= {"key": row[key_name(layer.stream) or ""], "row": row}
         await self._send(said)
 
     def _is_seen(self, index: int, slot: int) -> bool:
@@ -289,7 +296,22 @@ class Viewer:
         for name in wanted:
             task = self._watchers.get(name)
             if task is None or task.done():
-                self._watchers[name] = asyncio.create_task(self._follow(visible[name]))
+                query = visible[name]
+                follow = self._ask if query.arrivals else self._follow
+                self._watchers[name] = asyncio.create_task(follow(query))
+
+    async def _ask(self, query: Query) -> None:
+        """Ask for an answer again and again: its deltas do not tell who leaves it."""
+        hub, asked = self._server.hub, -1
+        watched = self._watched[query.name] = Watched(query)
+        with contextlib.suppress(Refused):
+            while True:
+                if hub.tick > asked:
+                    asked, rows = await hub.answer(query)
+                    watched.hold(rows)
+                    self.wake.set()
+                await asyncio.sleep(STATS)
+        await asyncio.sleep(STATS)
 
     async def _follow(self, query: Query) -> None:
         hub = self._server.hub

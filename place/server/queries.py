@@ -76,7 +76,7 @@ class StreamInfo(BaseModel):
     name: str
     columns: list[str]
     types: list[str]
-    key: str
+    key: str | None
     time: str | None
     space: str
     bounds: list[float] | None
@@ -275,12 +275,17 @@ def _led_by(focal: Focal, extents: list[float], k: int | None) -> FocalObject:
     return FocalObject(stream=focal.stream, key=focal.key, extents=extents, k=k)
 
 
+def key_name(stream: Stream) -> str | None:
+    """The name of the key column, if there are objects."""
+    return None if stream.key is None else stream.columns[stream.key].name
+
+
 def _stream(stream: Stream, counts: Mapping[str, int], reason: str | None) -> StreamInfo:
     return StreamInfo(
         name=stream.name,
         columns=[column.name for column in stream.columns],
         types=[column.type.value for column in stream.columns],
-        key=stream.columns[stream.key].name,
+        key=key_name(stream),
         time=stream.columns[stream.time].name if stream.time is not None else None,
         space=stream.space.value,
         bounds=list(stream.bounds) if stream.bounds is not None else None,

@@ -50,7 +50,10 @@ Known = dict[str, tuple[int, Counter[str]]]
 
 @dataclass
 class Watch:
-    """A query that somebody watches, and its answer (None until somebody needs it)."""
+    """A query that somebody watches, and its answer (None until somebody needs it).
+
+    Deltas that tell arrivals only do not say what an answer is, so it is asked for each time.
+    """
 
     subscribers: set[Subscriber] = field(default_factory=set)
     answer: Counter[str] | None = None
@@ -101,6 +104,9 @@ class Watched:
         self._runtime = runtime
         self._watches: dict[str, Watch] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
+        self._guessed: set[str] = set()
+        """Queries that tell arrivals only: their sizes are those of the tick when they were asked
+        for, and are asked for again when somebody wants them."""
         self._wants_sizes = False
         self._asked = 0.0
         self.last: Manifest | None = None
@@ -128,9 +134,12 @@ class Watched:
                 with contextlib.suppress(PlaceError):
                     meter.count(manifest, names, counts)
             for place in np.flatnonzero(growth).tolist():
-                known = self._sizes.get(names[place])
-                if known is not None and known[1] < tick:
-                    self._sizes[names[place]] = known[0] + int(growth[place]), known[1]
+                name = names[place]
+                known = self._sizes.get(name)
+                if self._tells_arrivals(name):
+                    self._guessed.add(name)
+                elif known is not None and known[1] < tick:
+                    self._sizes[name] = known[0] + int(growth[place]), known[1]
 
         found = encode_tick(self._runtime.deltas.of(manifest), self._watches, tally)
         if meter is not None:
@@ -151,6 +160,10 @@ class Watched:
         self.last = manifest
         return gifts
 
+    def _tells_arrivals(self, name: str) -> bool:
+        query = self._runtime.catalog.queries.get(fold(name))
+        return query is not None and query.arrivals
+
     def lose(self, manifest: Manifest | None) -> None:
         """Deltas are not to be had: nothing is known any more."""
         self._sizes.clear()
@@ -161,6 +174,7 @@ class Watched:
         """Queries were registered, and their answers begin with their first deltas; or dropped."""
         for name in names:
             self._sizes.pop(name, None)
+            self._guessed.discard(name)
             if are_new:
                 self._sizes[name] = 0, self.tick
 
@@ -217,7 +231,7 @@ class Watched:
         messages: list[Message] = []
         if wish.wants_answer:
             tick, answer = known[name]
-            if watch.answer is None:
+            if watch.answer is None and not wish.query.arrivals:
                 watch.answer, watch.tick = answer, tick
             if after is None:
                 now = tick
@@ -244,6 +258,8 @@ class Watched:
         self, query: Query, after: Id, tick: int, answer: Counter[str]
     ) -> list[Message]:
         """What was still to come of an answer as of an earlier tick, which deltas lead back to."""
+        if query.arrivals and after[0] != tick:
+            raise gone(after[0])
         before = Counter(answer)
         since = (after[0], LAST)
         for encoded in backlog(self._runtime.deltas, query.name, since, tick):
@@ -267,12 +283,16 @@ class Watched:
         found = self._sizes.get(query)
         if found is None:
             self._wants_sizes = True
-        return found[0] if found is not None else None
+        return self.known_size(query)
 
     def known_size(self, query: str) -> int | None:
         """The same, of what is known already."""
         found = self._sizes.get(query)
-        return found[0] if found is not None else None
+        if found is None:
+            return None
+        if query in self._guessed and found[1] < self.tick:
+            self._wants_sizes = True
+        return found[0]
 
     def learn_sizes(self) -> None:
         """Ask for the sizes of some answers that somebody wanted to know, now and then."""
@@ -281,6 +301,7 @@ class Watched:
         self._asked = time.monotonic()
         queries = self._runtime.catalog.queries
         unknown = [query.name for query in queries.values() if query.name not in self._sizes]
+        unknown += [n for n in self._guessed if n in self._sizes and self._sizes[n][1] < self.tick]
         self._wants_sizes = len(unknown) > ASKED_TOGETHER
         try:
             with self._runtime.pause():
@@ -292,3 +313,5 @@ class Watched:
             return
         for name, answer in answers.items():
             self._sizes[name] = answer.total(), tick
+            if self._tells_arrivals(name):
+                self._guessed.add(name)

@@ -140,10 +140,14 @@ class DefinitionParser(ClauseParser):
     def read_query(self) -> RegisterQuery:
         quiet = self._if_not_exists()
         name = self.name("the name of a query")
-        self.need("AS", hint=f"write REGISTER QUERY {name.text} AS SELECT …")
+        arrivals = self.word("EMIT")
+        if arrivals:
+            self.need("ARRIVALS", hint="EMIT ARRIVALS tells the rows that join the answer")
+        emit = " EMIT ARRIVALS" if arrivals else ""
+        self.need("AS", hint=f"write REGISTER QUERY {name.text}{emit} AS SELECT …")
         if self._curr.token_type is not TokenType.SELECT:
             self.fail("SELECT")
-        return RegisterQuery(name, quiet, self.parse_select())
+        return RegisterQuery(name, quiet, self.parse_select(), arrivals)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,12 @@ from place.sql.expressions import RESERVED
 from place.sql.statements import Drop, Name, Position, RegisterQuery, Select
 
 _HEAD = re.compile(
-    r"\s*+REGISTER\s++QUERY\s++([A-Za-z_][A-Za-z0-9_]*+)\s++AS\s++(?=SELECT\b)", re.I
+    r"\s*+REGISTER\s++QUERY\s++([A-Za-z_][A-Za-z0-9_]*+)(\s++EMIT\s++ARRIVALS)?+"
+    r"\s++AS\s++(?=SELECT\b)",
+    re.I,
 )
+ARRIVALS = "+"
+"""The end of the skeleton of a query that tells arrivals only."""
 _LITERAL = re.compile(
     r"""('[^']*+(?:''[^']*+)*+'
        | (?:(?<=[(,])-|(?<=[(,]\ )-)?+
@@ -35,13 +39,22 @@ whole, each of them."""
 class Lifted:
     """A statement in two parts: its skeleton, and its literals as they are written.
 
-    The name of the query stands at `at` of the statement.
+    The name of the query stands at `at` of the statement. EMIT ARRIVALS is part of the skeleton.
     """
 
     name: str
     at: int
     skeleton: str
     literals: tuple[str, ...]
+
+    @property
+    def arrivals(self) -> bool:
+        return self.skeleton.endswith(ARRIVALS)
+
+    @property
+    def head(self) -> str:
+        """The words before the SELECT."""
+        return f"REGISTER QUERY {self.name}{' EMIT ARRIVALS' if self.arrivals else ''} AS "
 
 
 def lift(sql: str) -> Lifted | None:
@@ -60,7 +73,8 @@ def lift(sql: str) -> Lifted | None:
     if _UNUSUAL.search(rest):
         return None
     kinds = "".join(["s" if x[0] == "'" else "f" if _is_broken(x) else "i" for x in literals])
-    return Lifted(head[1], head.start(1), f"{rest}\1{kinds}", tuple(literals))
+    skeleton = f"{rest}\1{kinds}{ARRIVALS if head[2] else ''}"
+    return Lifted(head[1], head.start(1), skeleton, tuple(literals))
 
 
 def _is_broken(number: str) -> bool:
@@ -100,6 +114,7 @@ class KnownForm(RegisterQuery):
 
     def __init__(self, name: Name, lifted: Lifted, read: Callable[[], RegisterQuery]) -> None:
         self.__dict__.update(name=name, if_not_exists=False, lifted=lifted, _read=read)
+        self.__dict__["arrivals"] = lifted.arrivals
 
     lifted: Lifted
 

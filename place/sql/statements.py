@@ -211,7 +211,10 @@ class CreateRegion(Creation):
 
 @dataclass(frozen=True)
 class RegisterQuery(Creation):
+    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told."""
+
     select: Select
+    arrivals: bool = False
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,7 @@ class Nearest:
     def _ranks(self, versions: Versions, ids: Longs, slots: Longs, measures: Floats) -> Columns:
         """Distance, key and number, by which the nearest are chosen among several cells."""
         relation = self._store.relation
+        assert relation.key is not None
         made = versions.pick(ids, (relation.key, relation.key, relation.key))
         made.columns = nearest_ranks(relation)
         none = np.zeros(len(slots), np.bool_)
@@ -445,6 +446,7 @@ def _with_room(points: Floats, size: int) -> Floats:
 
 def nearest_ranks(relation: Relation) -> tuple[Column, ...]:
     """The columns by which the nearest of several cells are compared."""
+    assert relation.key is not None
     key = relation.columns[relation.key]
     return Column("measure", Type.DOUBLE), key, Column("number", Type.BIGINT)
 

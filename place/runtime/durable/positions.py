@@ -49,8 +49,8 @@ class Positions:
 def read_positions(storage: Storage, manifest: Manifest, stream: Stream) -> Positions:
     """The objects of a stream as of a tick, from the cells of the first column."""
     tables: list[pa.Table] = []
-    if stream.x is None or stream.y is None:
-        raise ConfigurationError(f'the objects of stream "{stream.name}" have no places')
+    if stream.key is None or stream.x is None or stream.y is None:
+        raise ConfigurationError(f'stream "{stream.name}" has no objects that have places')
     for cell, saved in sorted(manifest.states.items()):
         if cell.endswith("-0"):
             state = load_pack(storage, saved.file).tables
@@ -65,7 +65,7 @@ def read_positions(storage: Storage, manifest: Manifest, stream: Stream) -> Posi
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     columns = {i: _whole(table.column(name)) for i, name in enumerate(names)}
     key = columns[stream.key]
-    is_text = stream.columns[stream.key].type is Type.STRING
+    is_text = stream.key_type is Type.STRING
     return Positions(
         manifest.tick,
         stream,

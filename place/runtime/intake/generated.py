@@ -107,7 +107,9 @@ class Steps:
         return Made(generator)
 
     def _segment(self, table: pa.Table) -> pa.Table:
-        """The columns of the stream, then the time and who is gone."""
+        """The columns of the stream, then the time and who is gone: nobody, without objects."""
+        if self.stream.key is None:
+            table = table.filter(pc.invert(table.column("gone")))
         columns = []
         for name, column in zip(self.fields, self.stream.columns, strict=True):
             values = table.column(name)

@@ -35,6 +35,7 @@ Arrival: TypeAlias = int | pa.Array | None
 KEY_EXPECTED = "a reading with no key is of no object"
 POSITION_EXPECTED = "a reading needs a position: x and y are numbers, not NULL or NaN"
 DEGREES_EXPECTED = "x is the longitude and y the latitude, in degrees"
+OBJECTS_EXPECTED = "only an object disappears, and the stream has no KEY"
 OP_EXPECTED = "any other operation does not exist"
 YEARS_EXPECTED = "the option timestamps of the stream says what its numbers count"
 FUTURE_EXPECTED = "the option max_future of the stream says how far it may be ahead"
@@ -118,7 +119,12 @@ class _Judge:
             lambda row: f"unknown op {shown(ops.raw(row))}: write '{DISAPPEAR}', or nothing",
             OP_EXPECTED,
         )
-        gone = leaves[places]
+        gone: Mask = leaves[places]
+        if self.stream.key is None:
+            self._find(
+                gone, lambda _: f'stream "{self.stream.name}" has no objects', OBJECTS_EXPECTED
+            )
+            return None
         return gone if gone.any() else None
 
     def values(self, arrival: Arrival, gone: Mask | None) -> pa.Array:
@@ -130,7 +136,8 @@ class _Judge:
                 counts = index in (stream.key, stream.time)
                 bad = column.bad if counts else _but(column.bad, gone)
                 self._find(bad, self._misfit(index), EXPECTED[stream.columns[index].type])
-        self._absent(stream.key, None, "the key is missing", KEY_EXPECTED)
+        if stream.key is not None:
+            self._absent(stream.key, None, "the key is missing", KEY_EXPECTED)
         if stream.x is not None and stream.y is not None:
             for index in (stream.x, stream.y):
                 self._absent(index, gone, "the position is missing", POSITION_EXPECTED)

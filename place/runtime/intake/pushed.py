@@ -30,7 +30,7 @@ from place.runtime.intake.check import (
 from place.runtime.intake.convert import convert_objects
 from place.runtime.intake.future import latest_time, wall_clock
 from place.runtime.intake.json_file import Item, ObjectReader
-from place.runtime.intake.judge import DISAPPEAR, check_moment, examine
+from place.runtime.intake.judge import DISAPPEAR, OBJECTS_EXPECTED, check_moment, examine
 
 MOMENT_EXPECTED = (
     "a time is a datetime, a date, a text like '2026-01-31 12:00:00', or microseconds since 1970"
@@ -111,6 +111,8 @@ def check_rows(
 def disappearance_of(stream: Stream, key: Any, time: int) -> Reading:
     """Word that an object disappears at a time."""
     check_moment(time, None)
+    if stream.key is None:
+        raise ReadingError(f'stream "{stream.name}" has no objects', hint=OBJECTS_EXPECTED)
     columns = [
         None if index == stream.time else convert_objects([None], column.type)
         for index, column in enumerate(stream.columns)
