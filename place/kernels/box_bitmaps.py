@@ -28,8 +28,8 @@ from place.kernels.order import Pool
 
 BLOCK = 64
 """Words of a block: a summary is one word."""
-MOST_BITS = 6
-"""Ranges of a dimension, as a power of two."""
+ROWS, MOST_BITS = 9, 9
+"""Ranges of all dimensions together, and of one, as powers of two."""
 SAMPLE = 4096
 """Boxes of whose bounds ranges are made."""
 CROWDED = np.uint64(20)
@@ -57,8 +57,8 @@ def _set_bits(low, high, axes, edges, bits, reaches, covers, summaries):
                 if true[box] == 0:
                     continue
                 bit = np.uint64(1) << np.uint64(box - 64 * word)
-                begin = range_of(low[box, axis], edges[i], bits)
-                end = range_of(high[box, axis], edges[i], bits)
+                begin = range_of(low[box, axis], edges, i, bits)
+                end = range_of(high[box, axis], edges, i, bits)
                 reach[begin] ^= bit
                 reach[end + 1] ^= bit
                 if begin == 0:
@@ -94,7 +94,7 @@ def _find_ranges(points, axes, edges, bits):
         for axis in range(points.shape[1]):
             holds &= points[point, axis] == points[point, axis]
         for i in range(len(axes)):
-            step = range_of(points[point, axes[i]], edges[i], bits)
+            step = range_of(points[point, axes[i]], edges, i, bits)
             found[point, i] = i * ranges + step if holds else -1
     return found
 
@@ -219,10 +219,16 @@ def _words(count: int) -> NDArray[np.uint64]:
     return room[begin : begin + count]
 
 
+def bits_for(axes: int) -> int:
+    """The ranges of each of so many dimensions, as a power of two."""
+    return min(MOST_BITS, max(4, ROWS - max(0, axes - 1).bit_length()))
+
+
 class BoxBitmaps:
     """Boxes as bitmaps over ranges of some dimensions, the most telling ones first."""
 
-    def __init__(self, low: Floats, high: Floats, axes: Longs, bits: int = MOST_BITS) -> None:
+    def __init__(self, low: Floats, high: Floats, axes: Longs, bits: int | None = None) -> None:
+        bits = bits or bits_for(len(axes))
         self._names = hilbert_order(np.hstack([low[:, axes], high[:, axes]]))
         self._low, self._high = low[self._names], high[self._names]
         self._axes, self._bits = axes, bits

@@ -17,12 +17,12 @@ NEVER = np.inf
 
 
 @njit(nogil=True, cache=True)
-def range_of(value, edges, bits):
-    """The range of a value among 2^bits: a search without branches."""
+def range_of(value, edges, row, bits):
+    """The range of a value among 2^bits by a row of edges: a search without branches."""
     found = 0
     for bit in range(bits - 1, -1, -1):
         step = 1 << bit
-        found += step * (edges[found + step - 1] <= value)
+        found += step * (edges[row, found + step - 1] <= value)
     return found
 
 
@@ -62,8 +62,7 @@ def place_points(points, sides, edges, bits):
     for point in range(len(points)):
         cell = 0
         for i in range(len(sides)):
-            value = points[point, sides[i]]
-            cell = (cell << bits[i]) | range_of(value, edges[i], bits[i])
+            cell = (cell << bits[i]) | range_of(points[point, sides[i]], edges, i, bits[i])
         cells[point] = cell
         starts[cell + 1] += 1
     for cell in range(1 << total):
@@ -81,14 +80,14 @@ def place_points(points, sides, edges, bits):
 
 
 @njit(nogil=True, cache=True)
-def _reach(low, high, sides, edges, bits, reach):
+def _reach(low, high, box, sides, edges, bits, reach):
     """The first and last range of a box in each of three dimensions; unused ones have one range."""
     for i in range(3):
         reach[i, 0], reach[i, 1] = 0, 0
     gap = 3 - len(sides)
     for i in range(len(sides)):
-        reach[gap + i, 0] = range_of(low[sides[i]], edges[i], bits[i])
-        reach[gap + i, 1] = range_of(high[sides[i]], edges[i], bits[i])
+        reach[gap + i, 0] = range_of(low[box, sides[i]], edges, i, bits[i])
+        reach[gap + i, 1] = range_of(high[box, sides[i]], edges, i, bits[i])
 
 
 @njit(nogil=True, cache=True)
@@ -100,7 +99,7 @@ def walk_cells(
     last = bits[-1]
     middle = bits[-2] if len(bits) > 1 else 0
     for box in range(first, len(low)):
-        _reach(low[box], high[box], sides, edges, bits, reach)
+        _reach(low, high, box, sides, edges, bits, reach)
         begun = count
         for outer in range(reach[0, 0], reach[0, 1] + 1):
             for inner in range(reach[1, 0], reach[1, 1] + 1):
@@ -111,13 +110,10 @@ def walk_cells(
                 for i in range(start, end):
                     out_points[count] = i
                     count += 1
-        found = keep_inside(
-            points, low[box], high[box], order, out_points[begun:count], count - begun
-        )
-        for i in range(begun, begun + found):
+        count = keep_inside(points, low, high, box, order, out_points, begun, count)
+        for i in range(begun, count):
             out_points[i] = names[out_points[i]]
             out_boxes[i] = begin + box
-        count = begun + found
     return len(low), count
 
 
@@ -134,7 +130,7 @@ def list_boxes(low, high, sides, edges, bits, most):
     starts = np.zeros((1 << total) + 1, np.int32)
     entries = 0
     for box in range(len(low)):
-        _reach(low[box], high[box], sides, edges, bits, reach)
+        _reach(low, high, box, sides, edges, bits, reach)
         for outer in range(reach[0, 0], reach[0, 1] + 1):
             for inner in range(reach[1, 0], reach[1, 1] + 1):
                 row = ((outer << middle) | inner) << last
@@ -148,7 +144,7 @@ def list_boxes(low, high, sides, edges, bits, most):
     places = starts[:-1].copy()
     lists = np.empty(entries, np.int32)
     for box in range(len(low)):
-        _reach(low[box], high[box], sides, edges, bits, reach)
+        _reach(low, high, box, sides, edges, bits, reach)
         for outer in range(reach[0, 0], reach[0, 1] + 1):
             for inner in range(reach[1, 0], reach[1, 1] + 1):
                 row = ((outer << middle) | inner) << last
@@ -167,15 +163,15 @@ def look_up(
     for point in range(first, len(points)):
         cell = 0
         for i in range(len(sides)):
-            cell = (cell << bits[i]) | range_of(points[point, sides[i]], edges[i], bits[i])
+            cell = (cell << bits[i]) | range_of(points[point, sides[i]], edges, i, bits[i])
         start, end = starts[cell], starts[cell + 1]
         if count + (end - start) > len(out_boxes):
             return point, count
-        some = out_boxes[count:]
-        for i in range(end - start):
-            some[i] = lists[start + i]
-        found = keep_around(low, high, points[point], order, some, end - start)
-        for i in range(count, count + found):
+        for i in range(start, end):
+            out_boxes[count + i - start] = lists[i]
+        end = count + end - start
+        end = keep_around(low, high, points, point, order, out_boxes, count, end)
+        for i in range(count, end):
             out_points[i] = begin + point
-        count += found
+        count = end
     return len(points), count

@@ -6,7 +6,7 @@ over the cells that it reaches. For a few points, each cell has a list of the bo
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,8 @@ from place.kernels.box_cells import edge_rows, list_boxes, look_up, place_points
 from place.kernels.box_pairs import Met, fill, joined, sample_of
 from place.kernels.order import Pool
 
-MOST_BITS, MOST_CELLS = 6, 18
-"""Ranges of a dimension, and cells of a grid, as powers of two."""
+MOST_BITS = (12, 9, 6)
+"""Ranges of each dimension of a grid over one, two or three, as powers of two."""
 MOST_SIDES = 3
 SAMPLE = 4096
 """Values of which ranges are made."""
@@ -46,21 +46,24 @@ class GridPlan(NamedTuple):
         return 1 << int(self.bits.sum())
 
 
-def plan_grid(shares: Floats, elements: int, ns_run: float = NS_RUN) -> GridPlan:
-    """The grid with the least to do for each box and `elements` points in its cells.
+def plan_grid(
+    shares: Floats, elements: int, ns_run: float = NS_RUN, most_cells: float = np.inf
+) -> GridPlan:
+    """The grid with the least to do for each box and `elements` points in its cells, among those
+    in which a box reaches no more than `most_cells`.
 
     `shares` is the share of points that a box holds, for each dimension alone. The narrowest three
     dimensions are looked at; the widest of these is the one along which cells are runs.
     """
     sides = np.argsort(shares, kind="stable")[:MOST_SIDES]
-    grids = np.indices((MOST_BITS + 1,) * len(sides)).reshape(len(sides), -1)
-    grids = grids[:, grids.sum(axis=0) <= MOST_CELLS]
-    ranges, some = 2.0**grids, shares[sides][:, None]
+    grids, ranges = _grids(len(sides))
+    some = shares[sides][:, None]
     candidates = np.minimum(1.0, some + 1.0 / ranges).prod(axis=0)
     each = 1.0 + some * (ranges - 1.0)
     runs = each[:-1].prod(axis=0)
     cost = runs * ns_run + candidates * elements * NS_TEST
     cost += NS_CELL * ranges.prod(axis=0) / max(1, elements)
+    cost[each.prod(axis=0) > most_cells] = np.inf
     best = int(np.argmin(cost))
     used = grids[:, best] > 0
     used[-1] |= not used.any()
@@ -71,6 +74,14 @@ def plan_grid(shares: Floats, elements: int, ns_run: float = NS_RUN) -> GridPlan
         float(runs[best]),
         float(each[:, best].prod()),
     )
+
+
+@lru_cache(maxsize=MOST_SIDES)
+def _grids(sides: int) -> tuple[Longs, Floats]:
+    """All grids over so many dimensions: ranges of each as powers of two, and as numbers."""
+    grids: Longs = np.indices((MOST_BITS[sides - 1] + 1,) * sides).reshape(sides, -1)
+    ranges: Floats = np.exp2(grids.astype(np.float64))
+    return grids, ranges
 
 
 def order_of(shares: Floats) -> Longs:
@@ -108,7 +119,7 @@ class BoxLists:
         self._order = order_of(shares)
         some = sample_of(len(low), SAMPLE // 2)
         bounds = np.concatenate([low[some], high[some]])
-        plan = plan_grid(shares, len(low), 0.0)
+        plan = plan_grid(shares, len(low), 0.0, MOST_ENTRIES / 2)
         most = MOST_ENTRIES * len(low)
         fits = False
         while not fits:

@@ -32,11 +32,11 @@ def equal_sides(low, high):
 
 
 @njit(nogil=True, cache=True)
-def _bucket(values, sides, mask):
+def _bucket(rows, row, sides, mask):
     """The bucket of a row. Zero has two forms that are equal, and one bucket."""
     found = np.uint64(0)
     for i in range(len(sides)):
-        value = values[sides[i]] + 0.0
+        value = rows[row, sides[i]] + 0.0
         bits = np.float64(value).view(np.uint64)
         found = (found ^ bits) * np.uint64(0x9E3779B97F4A7C15)
         found ^= found >> np.uint64(29)
@@ -49,7 +49,7 @@ def _lay_out(low, high, sides, mask):
     buckets = np.empty(len(low), np.int64)
     starts = np.zeros(mask + 2, np.int32)
     for box in range(len(low)):
-        buckets[box] = _bucket(low[box], sides, mask)
+        buckets[box] = _bucket(low, box, sides, mask)
         starts[buckets[box] + 1] += 1
     for bucket in range(mask + 1):
         starts[bucket + 1] += starts[bucket]
@@ -73,18 +73,18 @@ def _probe(
     """For each point, the boxes of its bucket."""
     count = 0
     for point in range(first, len(points)):
-        bucket = _bucket(points[point], sides, mask)
+        bucket = _bucket(points, point, sides, mask)
         start, end = starts[bucket], starts[bucket + 1]
         if count + (end - start) > len(out_boxes):
             return point, count
-        some = out_boxes[count:]
-        for i in range(end - start):
-            some[i] = start + i
-        found = keep_around(low, high, points[point], order, some, end - start)
-        for i in range(found):
-            some[i] = names[some[i]]
-            out_points[count + i] = begin + point
-        count += found
+        for i in range(start, end):
+            out_boxes[count + i - start] = i
+        end = count + end - start
+        end = keep_around(low, high, points, point, order, out_boxes, count, end)
+        for i in range(count, end):
+            out_boxes[i] = names[out_boxes[i]]
+            out_points[i] = begin + point
+        count = end
     return len(points), count
 
 

@@ -8,47 +8,60 @@ unless it is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from place.kernels.arrays import Floats
+from place.kernels.arrays import Floats, Longs
 from place.kernels.box_bitmaps import BoxBitmaps
-from place.kernels.box_choice import METHODS, SMALL, Choice, Shares, choose, shares_of
+from place.kernels.box_choice import (
+    METHODS,
+    SAMPLE,
+    Cost,
+    Shares,
+    Sides,
+    costs_of,
+    reason_for,
+    shares_of,
+    sides_of,
+)
 from place.kernels.box_clusters import BoxClusters
 from place.kernels.box_grid import BoxLists, PointGrid, order_of
 from place.kernels.box_hash import BoxHash
-from place.kernels.box_pairs import NONE_MET, BoxFinder, BoxPairs, Met
+from place.kernels.box_pairs import NONE_MET, BoxFinder, BoxPairs, Met, sample_of
 from place.kernels.box_scan import scan_boxes
 
-FEW = 256
-"""Points up to which boxes are kept in lists for a grid, instead of walking over the points."""
+SMALL = 1 << 16
+"""Pairs that are simply looked at: choosing would cost more."""
+AGAIN = 8
+"""Samples are taken again when so many times as many points are known, up to `SAMPLE`."""
 
 
 class _Scan:
     """Boxes without an index."""
 
-    def __init__(self, low: Floats, high: Floats, shares: Shares) -> None:
-        self._low, self._high, self._order = low, high, order_of(shares.each)
+    def __init__(self, low: Floats, high: Floats, order: Longs) -> None:
+        self._low, self._high, self._order = low, high, order
 
     def find(self, points: Floats, threads: int = 1) -> Met:
         return scan_boxes(points, self._low, self._high, self._order)
 
 
-_MAKERS: dict[str, Callable[[Floats, Floats, Shares], BoxFinder]] = {
-    "scan": _Scan,
-    "hash": lambda low, high, shares: BoxHash(low, high, shares.equal),
-    "grid": lambda low, high, shares: PointGrid(low, high, shares.each),
-    "lists": lambda low, high, shares: BoxLists(low, high, shares.each),
-    "clusters": lambda low, high, _: BoxClusters(low, high),
-    "bitmaps": lambda low, high, shares: BoxBitmaps(low, high, shares.bounded),
-}
+class _Known(NamedTuple):
+    """What samples told, how many points they had, and what follows for so many points at once."""
+
+    shares: Shares
+    sides: Sides
+    points: int
+    costs: dict[int, dict[str, Cost]]
+    settled: dict[int, str]
 
 
 class BoxIndex:
     """Boxes that stand, to be asked for the points of one reading or of many.
 
-    What an answer needs is prepared when it is first asked for, and kept.
+    A way is prepared when it is worth that: `prepare` says that many batches are to come; else
+    what a better way would have saved until now has to reach what it costs to prepare.
     """
 
     def __init__(self, low: Floats, high: Floats, method: str | None = None) -> None:
@@ -57,44 +70,125 @@ class BoxIndex:
         self._low, self._high = _plain(low), _plain(high)
         self._method = method
         self._made: dict[str, BoxFinder] = {}
-        self._shares: Shares | None = None
+        self._known: _Known | None = None
+        self._sample = np.empty((0, self._low.shape[1]))
+        self._saved: dict[str, float] = {}
+
+    def prepare(self, points: Floats, batch: int) -> str:
+        """Prepare the way that is best for many batches of so many points like these; its name."""
+        points = _plain(points)
+        if min(points.shape) == 0 or len(self._low) == 0:
+            return self._method or "scan"
+        known = self._learn(points)
+        costs = self._costs(known, batch)
+        name = self._forced(known, batch) or min(costs, key=lambda name: costs[name].ask)
+        self._finder(name, known)
+        return _public(name)
 
     def find(self, points: Floats, threads: int = 1) -> BoxPairs:
         """All pairs of a point and a box that holds it, each once."""
         points = _plain(points)
-        choice = self._chosen(points)
-        if len(points) == 0 or len(self._low) == 0:
-            return BoxPairs(*NONE_MET, choice.method, choice.reason)
-        if points.shape[1] == 0:
-            met = _all_pairs(len(points), len(self._low))
-        elif self._shares is None:
-            met = scan_boxes(points, self._low, self._high)
-        else:
-            if choice.method not in self._made:
-                maker = _MAKERS[choice.method]
-                self._made[choice.method] = maker(self._low, self._high, self._shares)
-            met = self._made[choice.method].find(points, threads)
-        method = "grid" if choice.method == "lists" else choice.method
-        return BoxPairs(*met, method, choice.reason)
-
-    def _chosen(self, points: Floats) -> Choice:
         many, boxes = len(points), len(self._low)
-        if many * boxes == 0 or points.shape[1] == 0:
-            return Choice(self._method or "scan", "nothing to compare")
-        if self._method is None and self._shares is None and many * boxes <= SMALL:
-            return Choice("scan", "few pairs")
-        if self._shares is None:
-            self._shares = shares_of(points, self._low, self._high)
+        if many == 0 or boxes == 0:
+            return BoxPairs(*NONE_MET, self._method or "scan", "nothing to compare")
+        if points.shape[1] == 0:
+            return BoxPairs(*_all_pairs(many, boxes), self._method or "scan", "no bounds")
+        known = self._known
+        if known is None or known.points < SAMPLE:
+            seen = len(self._sample) + many
+            if self._method is None and known is None and seen * boxes <= SMALL:
+                self._sample = np.concatenate([self._sample, points])
+                return BoxPairs(*scan_boxes(points, self._low, self._high), "scan", "few pairs")
+            known = self._learn(points)
+        name = known.settled.get(many)
+        if name is None:
+            name = self._forced(known, many) or self._cheapest(known, many)
+        met = self._finder(name, known).find(points, threads)
+        return BoxPairs(*met, _public(name), self._reason(name, known))
+
+    def _learn(self, points: Floats) -> _Known:
+        """What samples tell, with these points; few are kept until there are more."""
+        if len(self._sample) < SAMPLE:
+            self._sample = np.concatenate([self._sample, points[sample_of(len(points), SAMPLE)]])
+        known, seen = self._known, len(self._sample)
+        if known is None or seen >= min(SAMPLE, AGAIN * known.points) > known.points:
+            sides = known.sides if known else sides_of(self._low, self._high)
+            shares = shares_of(self._sample, self._low, self._high)
+            known = self._known = _Known(shares, sides, seen, {}, {})
+        return known
+
+    def _costs(self, known: _Known, points: int) -> dict[str, Cost]:
+        costs = known.costs.get(points)
+        if costs is None:
+            if len(known.costs) >= MOST_KNOWN:
+                known.costs.clear()
+            costs = costs_of(known.shares, known.sides, points, len(self._low))
+            known.costs[points] = costs
+        return costs
+
+    def _cheapest(self, known: _Known, points: int) -> str:
+        """The cheapest of what is prepared, and of what would be worth it."""
+        costs = self._costs(known, points)
+        debts = {
+            name: 0.0 if name in self._made else max(0.0, cost.prepare - self._saved.get(name, 0.0))
+            for name, cost in costs.items()
+        }
+        best = min(costs, key=lambda name: costs[name].ask + debts[name])
+        if costs[best].ask == min(cost.ask for cost in costs.values()):
+            if len(known.settled) >= MOST_KNOWN:
+                known.settled.clear()
+            known.settled[points] = best
+        for name, cost in costs.items():
+            saved = self._saved.get(name, 0.0) + costs[best].ask - cost.ask
+            self._saved[name] = max(0.0, saved)
+        return best
+
+    def _forced(self, known: _Known, points: int) -> str | None:
+        """The layout of the way that was asked for, or a scan where that is impossible."""
+        if self._method == "grid":
+            costs = self._costs(known, points)
+            return min(("grid", "lists"), key=lambda name: sum(costs[name]))
+        if self._method == "hash" and not len(known.sides.equal):
+            return "scan"
+        if self._method == "bitmaps" and not len(known.sides.bounded):
+            return "scan"
+        return self._method
+
+    def _reason(self, name: str, known: _Known) -> str:
         if self._method is None:
-            return choose(self._shares, many, boxes)
-        forced = self._method
-        if forced == "hash" and not len(self._shares.equal):
-            return Choice("scan", "hash was asked for, and no side is an equality")
-        if forced == "bitmaps" and not len(self._shares.bounded):
-            return Choice("scan", "bitmaps were asked for, and no side is bounded")
-        if forced == "grid" and many <= FEW:
-            return Choice("lists", "asked for")
-        return Choice(forced, "asked for")
+            return reason_for(name, known.shares, known.sides)
+        if _public(name) == self._method:
+            return "asked for"
+        return f"{self._method} was asked for, and no dimension has {_LACKING[self._method]}"
+
+    def _finder(self, name: str, known: _Known) -> BoxFinder:
+        """The boxes as a way needs them, which is prepared now if it is not yet."""
+        finder = self._made.get(name)
+        if finder is None:
+            finder = self._made[name] = self._make(name, known)
+        return finder
+
+    def _make(self, name: str, known: _Known) -> BoxFinder:
+        low, high, shares = self._low, self._high, known.shares.each
+        order = order_of(shares)
+        match name:
+            case "scan":
+                return _Scan(low, high, order)
+            case "hash":
+                return BoxHash(low, high, known.sides.equal)
+            case "grid":
+                return PointGrid(low, high, shares)
+            case "lists":
+                return BoxLists(low, high, shares)
+            case "clusters":
+                return BoxClusters(low, high)
+            case _:
+                return BoxBitmaps(low, high, order[np.isin(order, known.sides.bounded)])
+
+
+_LACKING = {"hash": "an equality", "bitmaps": "bounds"}
+MOST_KNOWN = 64
+"""Sizes of batches for which costs are kept."""
 
 
 def join_boxes(
@@ -113,6 +207,11 @@ def _plain(rows: Floats) -> Floats:
     """The same values in the one layout for which kernels are compiled."""
     rows = np.ascontiguousarray(rows, np.float64)
     return rows if rows.flags.writeable else rows.copy()
+
+
+def _public(name: str) -> str:
+    """Both layouts of the grid have one name."""
+    return "grid" if name == "lists" else name
 
 
 def _all_pairs(points: int, boxes: int) -> Met:

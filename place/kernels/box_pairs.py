@@ -47,63 +47,69 @@ NONE_MET = Met(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 @njit(nogil=True, cache=True)
-def keep_inside(rows, low, high, order, names, count):
-    """Of the rows that `names[:count]` names, those within low and high; they move to the front.
+def keep_inside(rows, low, high, box, order, names, begin, end):
+    """Of the rows that `names[begin:end]` names, those within a box: they move to the front, and
+    their end is given back.
 
     One or two dimensions at a time: no branch depends on the values, which are hard to foretell.
+    No array is sliced, because each slice would count a reference, and numbers have no sign: else
+    each index would be asked whether it counts from the end.
     """
+    begin, end, box = np.uint64(begin), np.uint64(end), np.uint64(box)
     for step in range(0, len(order), 2):
-        first = order[step]
-        low_1, high_1 = low[first], high[first]
-        found = 0
+        first = np.uint64(order[step])
+        low_1, high_1 = low[box, first], high[box, first]
+        found = begin
         if step + 1 < len(order):
-            second = order[step + 1]
-            low_2, high_2 = low[second], high[second]
-            for i in range(count):
-                row = names[i]
+            second = np.uint64(order[step + 1])
+            low_2, high_2 = low[box, second], high[box, second]
+            for i in range(begin, end):
+                row = np.uint64(names[i])
                 x, y = rows[row, first], rows[row, second]
-                names[found] = row
-                found += (low_1 <= x) & (x <= high_1) & (low_2 <= y) & (y <= high_2)
+                names[found] = np.int32(row)
+                found += np.uint64((low_1 <= x) & (x <= high_1) & (low_2 <= y) & (y <= high_2))
         else:
-            for i in range(count):
-                row = names[i]
+            for i in range(begin, end):
+                row = np.uint64(names[i])
                 x = rows[row, first]
-                names[found] = row
-                found += (low_1 <= x) & (x <= high_1)
-        count = found
-        if count == 0:
+                names[found] = np.int32(row)
+                found += np.uint64((low_1 <= x) & (x <= high_1))
+        end = found
+        if end == begin:
             break
-    return count
+    return np.int64(end)
 
 
 @njit(nogil=True, cache=True)
-def keep_around(low, high, point, order, names, count):
-    """Of the boxes that `names[:count]` names, those around the point; they move to the front."""
+def keep_around(low, high, points, point, order, names, begin, end):
+    """Of the boxes that `names[begin:end]` names, those around a point: they move to the front, and
+    their end is given back."""
+    begin, end, point = np.uint64(begin), np.uint64(end), np.uint64(point)
     for step in range(0, len(order), 2):
-        first = order[step]
-        x = point[first]
-        found = 0
+        first = np.uint64(order[step])
+        x = points[point, first]
+        found = begin
         if step + 1 < len(order):
-            second = order[step + 1]
-            y = point[second]
-            for i in range(count):
-                row = names[i]
-                names[found] = row
-                found += (
+            second = np.uint64(order[step + 1])
+            y = points[point, second]
+            for i in range(begin, end):
+                row = np.uint64(names[i])
+                names[found] = np.int32(row)
+                found += np.uint64(
                     (low[row, first] <= x)
                     & (x <= high[row, first])
                     & (low[row, second] <= y)
                     & (y <= high[row, second])
                 )
         else:
-            for i in range(count):
-                row = names[i]
-                names[found] = row
-                found += (low[row, first] <= x) & (x <= high[row, first])
-        count = found
-        if count == 0:
+            for i in range(begin, end):
+                row = np.uint64(names[i])
+                names[found] = np.int32(row)
+                found += np.uint64((low[row, first] <= x) & (x <= high[row, first]))
+        end = found
+        if end == begin:
             break
-    return count
+    return np.int64(end)
 
 
 @njit(nogil=True, cache=True)

@@ -20,13 +20,13 @@ def _scan_boxes(points, low, high, order, first, out_points, out_boxes):
     for point in range(first, len(points)):
         if count + len(low) > len(out_boxes):
             return point, count
-        some = out_boxes[count:]
+        end = count + len(low)
         for box in range(len(low)):
-            some[box] = box
-        found = keep_around(low, high, points[point], order, some, len(low))
-        for i in range(count, count + found):
+            out_boxes[count + box] = box
+        end = keep_around(low, high, points, point, order, out_boxes, count, end)
+        for i in range(count, end):
             out_points[i] = point
-        count += found
+        count = end
     return len(points), count
 
 
@@ -37,13 +37,13 @@ def _scan_points(points, low, high, order, first, out_points, out_boxes):
     for box in range(first, len(low)):
         if count + len(points) > len(out_points):
             return box, count
-        some = out_points[count:]
+        end = count + len(points)
         for point in range(len(points)):
-            some[point] = point
-        found = keep_inside(points, low[box], high[box], order, some, len(points))
-        for i in range(count, count + found):
+            out_points[count + point] = point
+        end = keep_inside(points, low, high, box, order, out_points, count, end)
+        for i in range(count, end):
             out_boxes[i] = box
-        count += found
+        count = end
     return len(low), count
 
 

@@ -22,7 +22,7 @@ def _hilbert_keys(rows, edges, bits):
     x = np.empty(axes, np.int64)
     for row in range(len(rows)):
         for axis in range(axes):
-            x[axis] = range_of(rows[row, axis], edges[axis], bits)
+            x[axis] = range_of(rows[row, axis], edges, axis, bits)
         top = 1 << (bits - 1)
         q = top
         while q > 1:
