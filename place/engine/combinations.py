@@ -24,6 +24,8 @@ from place.kernels.arrays import Floats, Longs
 from place.kernels.box_join import join_boxes
 from place.plan.expression import Expression, conjunction, sources_of
 
+FEW = 64
+"""Up to so many combinations look through all elements, without an index."""
 MOST_AT_ONCE = 1 << 22
 """So many combinations are asked at once where no side tells which of them can fit."""
 
@@ -123,12 +125,16 @@ class Partners:
     ends: Longs | None = None
 
     @staticmethod
-    def standing(elements: Elements, face: Face) -> Partners:
-        """The elements that stand. Where no side tells them apart they are listed."""
-        if face.width:
+    def standing(elements: Elements, face: Face, frontier: int) -> Partners:
+        """The elements that stand, for so many combinations.
+
+        A few of these meet the arrays as they are; for more, or where no side tells the elements
+        apart, it pays to leave out where none stands.
+        """
+        if face.width and frontier <= FEW:
             return Partners(face.arrays, face.is_exact, None, None)
         numbers = elements.standing()
-        return Partners(face.at(numbers), True, ~numbers, elements.names(numbers))
+        return Partners(face.at(numbers), face.is_exact, ~numbers, elements.names(numbers))
 
     @staticmethod
     def changed(some: Changed, face: int, is_exact: bool, *, timed: bool) -> Partners:

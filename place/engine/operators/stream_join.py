@@ -164,7 +164,7 @@ class StreamJoin:
         some = Combinations.of_standing(self._spec.width + 1, first, numbers, names)
         for step in self._plan.steps[first]:
             elements = self._elements[step.source]
-            partners = Partners.standing(elements, elements.faces[step.face])
+            partners = Partners.standing(elements, elements.faces[step.face], len(some))
             some = self._extender.extend(some, step, partners)
         some = self._asked(self._in_area(some), np.array(queries, np.int64))
         return self._told(some, np.full(len(some), instant), np.full(len(some), weight))
@@ -282,7 +282,7 @@ class StreamJoin:
     ) -> Combinations:
         elements = self._elements[step.source]
         face = elements.faces[step.face]
-        standing = Partners.standing(elements, face)
+        standing = Partners.standing(elements, face, len(some))
         parts = [self._extender.extend(some, step, standing)]
         if len(partners):
             moving = Partners.changed(partners, step.face, face.is_exact, timed=timed)
