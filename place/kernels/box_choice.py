@@ -97,8 +97,10 @@ def costs_of(shares: Shares, sides: Sides, points: int, boxes: int) -> dict[str,
         bucket = float(each[sides.equal].prod()) * pairs
         costs["hash"] = Cost(3.5e4 + 37.0 * boxes, 1.2e4 + 65.0 * points + 3.0 * bucket)
     walked = plan_grid(each, points)
-    walk = 1.6e5 + 60.0 * points + 3.0 * walked.cells + boxes * (64.0 + 38.0 * walked.runs)
-    costs["grid"] = Cost(0.0, walk + walked.candidates * pairs * 3.2 + found * 2.5)
+    walk = 1.6e5 + points * (60.0 + 8.0 * axes) + 3.0 * walked.cells
+    walk += boxes * (64.0 + 38.0 * walked.runs)
+    walk += walked.candidates * pairs * (2.2 + 0.35 * axes)
+    costs["grid"] = Cost(0.0, walk + found * 2.5)
     lists = plan_grid(each, boxes, 0.0, MOST_ENTRIES / 2)
     listed = 1.7e5 + boxes * (180.0 + 10.0 * lists.cells_each)
     tested = lists.candidates * pairs * (1.2 + 0.7 * axes)
