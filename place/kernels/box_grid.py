@@ -17,8 +17,6 @@ from place.kernels.box_cells import edge_rows, list_boxes, look_up, place_points
 from place.kernels.box_pairs import Met, fill, joined, sample_of
 from place.kernels.order import Pool
 
-MOST_BITS = (12, 9, 6)
-"""Ranges of each dimension of a grid over one, two or three, as powers of two."""
 MOST_SIDES = 3
 SAMPLE = 4096
 """Values of which ranges are made."""
@@ -55,26 +53,21 @@ def plan_grid(
     dimensions are looked at; the widest of these is the one along which cells are runs.
     """
     sides = np.argsort(shares, kind="stable")[:MOST_SIDES]
-    some, most = shares[sides], MOST_BITS[len(sides) - 1]
-    bits = _best_bits(some, most, elements, ns_run, most_cells)
-    candidates = runs = cells = 1.0
-    for place, (share, bit) in enumerate(zip(some.tolist(), bits.tolist(), strict=True)):
-        ranges = float(1 << bit)
-        candidates *= min(1.0, share + 1.0 / ranges)
-        each = 1.0 + share * (ranges - 1.0)
-        cells *= each
-        runs *= each if place + 1 < len(sides) else 1.0
+    bits, candidates, runs, reached = best_grid(shares[sides], elements, ns_run, most_cells)
     used = bits > 0
     used[-1] |= not used.any()
-    return GridPlan(sides[used].astype(np.int64), bits[used], candidates, runs, cells)
+    return GridPlan(sides[used].astype(np.int64), bits[used], candidates, runs, reached)
 
 
 @njit(nogil=True, cache=True)
-def _best_bits(shares, most, elements, ns_run, most_cells):
-    """The ranges of each dimension, as powers of two, of the grid with the least to do."""
+def best_grid(shares, elements, ns_run, most_cells):
+    """Of all grids over up to three dimensions, the one with the least to do: ranges of each
+    dimension as powers of two, and then what a plan says of it."""
     count = len(shares)
+    most = 12 if count == 1 else (9 if count == 2 else 6)
     best, least = np.zeros(count, np.int64), np.inf
     bits = np.zeros(count, np.int64)
+    found = (1.0, 1.0, 1.0)
     for number in range((most + 1) ** count):
         rest = number
         candidates, runs, reached, cells = 1.0, 1.0, 1.0, 1.0
@@ -93,7 +86,8 @@ def _best_bits(shares, most, elements, ns_run, most_cells):
         if reached <= most_cells and cost < least:
             least = cost
             best[:] = bits
-    return best
+            found = (candidates, runs, reached)
+    return best, *found
 
 
 def order_of(shares: Floats) -> Longs:
