@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from bench import (
     cache,
@@ -21,11 +17,13 @@ from bench import (
     pipeline,
     progressive,
     register,
+    rules_command,
     serve,
     skew,
     stream,
     tick,
 )
+from bench.figures import number, share, tell
 from bench.stream_city import SHAPES
 from place.errors import ConfigurationError
 from place.model.space import Space
@@ -56,6 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_knn(benches)
     _add_tick(benches)
     _add_serve(benches)
+    rules_command.add_parsers(benches)
     cache.add_parser(benches)
     pipeline.add_parser(benches)
     papers.add_parser(benches)
@@ -74,7 +73,7 @@ def _add_match(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     default = match.Setting()
     _add_sizes(parser, default.objects, default.queries, default.side)
     parser.add_argument(
-        "--moving", type=_share, default=default.moving, metavar="F", help="share that moves (1)"
+        "--moving", type=share, default=default.moving, metavar="F", help="share that moves (1)"
     )
     _add_ticks(parser, default.ticks)
     parser.set_defaults(run=run_match)
@@ -95,10 +94,10 @@ def _add_progressive(benches: argparse._SubParsersAction[argparse.ArgumentParser
     default = progressive.Setting()
     _add_sizes(parser, default.objects, default.queries, default.side)
     parser.add_argument(
-        "--readings", type=_number, default=default.readings, metavar="N", help="how many (200000)"
+        "--readings", type=number, default=default.readings, metavar="N", help="how many (200000)"
     )
     parser.add_argument(
-        "--focal", type=_share, metavar="F", help="share of focal readings (both 0 and 0.1)"
+        "--focal", type=share, metavar="F", help="share of focal readings (both 0 and 0.1)"
     )
     parser.add_argument(
         "--beside",
@@ -130,7 +129,7 @@ def _add_stream(benches: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     ):
         value = getattr(default, name)
         parser.add_argument(
-            f"--{name}", type=_number, default=value, metavar="N", help=f"{what} ({value})"
+            f"--{name}", type=number, default=value, metavar="N", help=f"{what} ({value})"
         )
     parser.add_argument(
         "--shape",
@@ -146,7 +145,7 @@ def _add_stream(benches: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--moving",
-        type=_number,
+        type=number,
         default=default.moving,
         metavar="M",
         help="circles around M vehicles, in the place of the regions that stand",
@@ -176,7 +175,7 @@ def _add_register(benches: argparse._SubParsersAction[argparse.ArgumentParser]) 
     default = register.Setting()
     parser.add_argument(
         "--queries",
-        type=_number,
+        type=number,
         default=default.queries,
         metavar="N",
         help=f"queries in one text ({default.queries})",
@@ -221,10 +220,10 @@ def _add_knn(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     ):
         metavar = "K" if name == "k" else "N"
         parser.add_argument(
-            f"--{name}", type=_number, default=value, metavar=metavar, help=f"{what} ({value})"
+            f"--{name}", type=number, default=value, metavar=metavar, help=f"{what} ({value})"
         )
     parser.add_argument(
-        "--moving", type=_share, default=default.moving, metavar="F", help="share that moves (1)"
+        "--moving", type=share, default=default.moving, metavar="F", help="share that moves (1)"
     )
     _add_ticks(parser, default.ticks)
     parser.set_defaults(run=run_knn)
@@ -245,10 +244,10 @@ def _add_tick(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     default = tick.Setting()
     _add_sizes(parser, default.objects, default.queries, default.side)
     parser.add_argument(
-        "--moving", type=_share, default=default.moving, metavar="F", help="share that moves (1)"
+        "--moving", type=share, default=default.moving, metavar="F", help="share that moves (1)"
     )
     parser.add_argument(
-        "--ticks", type=_number, default=default.ticks, metavar="T", help="measured ticks (9)"
+        "--ticks", type=number, default=default.ticks, metavar="T", help="measured ticks (9)"
     )
     parser.add_argument(
         "--cells", metavar="RxC", help="rows of objects by columns of queries (1x1)"
@@ -278,7 +277,7 @@ def _add_serve(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     ):
         value = getattr(default, name)
         parser.add_argument(
-            f"--{name}", type=_number, default=value, metavar="N", help=f"{what} ({value})"
+            f"--{name}", type=number, default=value, metavar="N", help=f"{what} ({value})"
         )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.set_defaults(run=run_serve)
@@ -286,14 +285,14 @@ def _add_serve(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _add_sizes(parser: argparse.ArgumentParser, objects: int, queries: int, side: float) -> None:
     parser.add_argument(
-        "--objects", type=_number, default=objects, metavar="N", help=f"objects ({objects})"
+        "--objects", type=number, default=objects, metavar="N", help=f"objects ({objects})"
     )
     parser.add_argument(
-        "--queries", type=_number, default=queries, metavar="N", help=f"queries ({queries})"
+        "--queries", type=number, default=queries, metavar="N", help=f"queries ({queries})"
     )
     parser.add_argument(
         "--side",
-        type=_share,
+        type=share,
         default=side,
         metavar="S",
         help=f"side of a query in the unit square ({side})",
@@ -302,30 +301,16 @@ def _add_sizes(parser: argparse.ArgumentParser, objects: int, queries: int, side
 
 def _add_ticks(parser: argparse.ArgumentParser, ticks: int) -> None:
     parser.add_argument(
-        "--ticks", type=_number, default=ticks, metavar="T", help=f"measured ticks ({ticks})"
+        "--ticks", type=number, default=ticks, metavar="T", help=f"measured ticks ({ticks})"
     )
     parser.add_argument(
         "--threads",
-        type=_number,
+        type=number,
         default=os.cpu_count() or 1,
         metavar="K",
         help="threads of each contestant (all cores)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-
-
-def _number(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("is at least 1")
-    return value
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError("is between 0 and 1")
-    return value
 
 
 def run_match(arguments: argparse.Namespace) -> int:
@@ -334,7 +319,7 @@ def run_match(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("queries of side 0 hold nothing", hint="write --side 0.01")
     names = ("objects", "queries", "side", "moving", "ticks", "threads")
     figures = match.measure(match.Setting(**{name: getattr(arguments, name) for name in names}))
-    _tell("match", [figures.as_json()], arguments.json)
+    tell("match", [figures.as_json()], arguments.json)
     return 0
 
 
@@ -342,7 +327,7 @@ def run_knn(arguments: argparse.Namespace) -> int:
     """Run `place bench knn`."""
     names = ("objects", "queries", "k", "moving", "ticks", "threads")
     figures = knn.measure(knn.Setting(**{name: getattr(arguments, name) for name in names}))
-    _tell("knn", [figures.as_json()], arguments.json)
+    tell("knn", [figures.as_json()], arguments.json)
     return 0
 
 
@@ -353,7 +338,7 @@ def run_tick(arguments: argparse.Namespace) -> int:
     names = ("objects", "queries", "side", "moving", "ticks", "cells")
     setting = tick.Setting(**{name: getattr(arguments, name) for name in names})
     figures = tick.measure(setting, Console(highlight=False, stderr=True))
-    _tell("tick", [figures.as_json()], arguments.json)
+    tell("tick", [figures.as_json()], arguments.json)
     return 0
 
 
@@ -364,7 +349,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
     if setting.subscribers > setting.queries:
         raise ConfigurationError("each subscriber has a query of its own: there are too few")
     figures = serve.measure(setting, Console(highlight=False, stderr=True))
-    _tell("serve", [figures.as_json()], arguments.json)
+    tell("serve", [figures.as_json()], arguments.json)
     return 0
 
 
@@ -375,13 +360,13 @@ def run_progressive(arguments: argparse.Namespace) -> int:
         if arguments.focal is not None:
             raise ConfigurationError("--beside has no focal readings", hint="leave --focal out")
         beside = progressive.measure_beside(progressive.Setting(*sizes))
-        _tell("progressive", [beside.as_json()], arguments.json)
+        tell("progressive", [beside.as_json()], arguments.json)
         return 0
     shares = (0.0, 0.1) if arguments.focal is None else (arguments.focal,)
     figures = [
         progressive.measure(progressive.Setting(*sizes, share)).as_json() for share in shares
     ]
-    _tell("progressive", figures, arguments.json)
+    tell("progressive", figures, arguments.json)
     return 0
 
 
@@ -390,7 +375,7 @@ def run_stream(arguments: argparse.Namespace) -> int:
     names = [field.name for field in fields(stream.Setting)]
     setting = stream.Setting(**{name: getattr(arguments, name) for name in names})
     figures = stream.measure(setting, Console(highlight=False, stderr=True))
-    _tell("stream", [figures.as_json()], arguments.json)
+    tell("stream", [figures.as_json()], arguments.json)
     return 0
 
 
@@ -398,7 +383,7 @@ def run_register(arguments: argparse.Namespace) -> int:
     """Run `place bench register`."""
     setting = register.Setting(arguments.queries, arguments.spark)
     figures = register.measure(setting, Console(highlight=False, stderr=True))
-    _tell("register", [figures.as_json()], arguments.json)
+    tell("register", [figures.as_json()], arguments.json)
     return 0
 
 
@@ -406,30 +391,5 @@ def run_skew(arguments: argparse.Namespace) -> int:
     """Run `place bench skew`."""
     names = ("objects", "queries", "side", "ticks", "threads")
     figures = skew.measure(skew.Setting(**{name: getattr(arguments, name) for name in names}))
-    _tell("skew", [figures.as_json()], arguments.json)
+    tell("skew", [figures.as_json()], arguments.json)
     return 0
-
-
-def _tell(title: str, figures: Sequence[Mapping[str, float | str]], file: Path | None) -> None:
-    """A row for each figure and a column for each setting; JSON is one object, or a list."""
-    table = Table(title=f"place bench {title}", title_justify="left")
-    table.add_column("figure")
-    for _ in figures:
-        table.add_column("value", justify="right")
-    for name in figures[0]:
-        table.add_row(name, *(_shown(found[name]) for found in figures))
-    Console(highlight=False).print(table)
-    if file is not None:
-        data: Any = figures[0] if len(figures) == 1 else figures
-        try:
-            file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
-
-
-def _shown(value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"

@@ -271,7 +271,7 @@ def measure(setting: Setting) -> Figures:
             if not np.array_equal(keys_of(other, setting.queries), expected):
                 raise InternalError(f"the join and {name} differ at arrival {number}")
         pairs += len(expected)
-    seconds_of = {name: float(np.mean(found)) for name, found in times.items()}
+    seconds_of = {name: float(np.median(found)) for name, found in times.items()}
     return Figures(
         queries=setting.queries,
         attributes=setting.attributes,

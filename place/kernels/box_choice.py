@@ -12,12 +12,15 @@ import numpy as np
 from numba import njit
 
 from place.kernels.arrays import Floats, Longs
-from place.kernels.box_bitmaps import bits_for
-from place.kernels.box_grid import MOST_ENTRIES, plan_grid
+from place.kernels.box_bitmaps import ROWS
+from place.kernels.box_grid import MOST_ENTRIES, NS_RUN, best_grid
 from place.kernels.box_hash import equal_sides
 from place.kernels.box_pairs import sample_of
 
 METHODS = ("scan", "hash", "grid", "clusters", "bitmaps")
+WAYS = ("scan", "hash", "grid", "lists", "clusters", "bitmaps")
+"""The methods, of which the grid has two layouts."""
+SCAN, HASH, GRID, LISTS, CLUSTERS, BITMAPS = range(len(WAYS))
 SAMPLE = 128
 """Points and boxes of which all pairs are looked at, to know how many meet."""
 
@@ -88,41 +91,67 @@ def shares_of(points: Floats, low: Floats, high: Floats) -> Shares:
 
 def costs_of(shares: Shares, sides: Sides, points: int, boxes: int) -> dict[str, Cost]:
     """What each way would cost for so many points and boxes; the grid in both of its layouts."""
-    each, axes = shares.each, len(shares.each)
-    pairs = float(points) * boxes
-    found = shares.all * pairs
-    left = float(np.cumprod(np.sort(each))[1::2].sum())
-    costs = {"scan": Cost(0.0, 5e3 + pairs * (1.5 + 0.3 * axes + 0.6 * left) + found * 3.0)}
-    if len(sides.equal):
-        bucket = float(each[sides.equal].prod()) * pairs
-        costs["hash"] = Cost(3.5e4 + 37.0 * boxes, 1.2e4 + 65.0 * points + 3.0 * bucket)
-    walked = plan_grid(each, points)
-    walk = 1.6e5 + 60.0 * points + 3.0 * walked.cells + boxes * (64.0 + 38.0 * walked.runs)
-    costs["grid"] = Cost(0.0, walk + walked.candidates * pairs * 3.2 + found * 2.5)
-    lists = plan_grid(each, boxes, 0.0, MOST_ENTRIES / 2)
-    listed = 1.7e5 + boxes * (180.0 + 10.0 * lists.cells_each)
-    tested = lists.candidates * pairs * (1.2 + 0.7 * axes)
-    costs["lists"] = Cost(listed, 1.2e4 + 100.0 * points + tested + found * 5.0)
-    if len(sides.bounded):
-        costs["bitmaps"] = _cost_of_bitmaps(each[sides.bounded], found, points, boxes)
-    held = float(np.minimum(1.0, each + 0.5).prod())
-    costs["clusters"] = Cost(
-        1.3e5 + boxes * (220.0 + 78.0 * axes), 1.5e5 + 400.0 * points + pairs * 3.0 * held
-    )
+    told = _costs(shares.each, shares.all, sides.equal, sides.bounded, points, boxes)
+    costs = {name: Cost(*row) for name, row in zip(WAYS, told.tolist(), strict=True)}
+    if not len(sides.equal):
+        del costs["hash"]
+    if not len(sides.bounded):
+        del costs["bitmaps"]
     return costs
 
 
-def _cost_of_bitmaps(each: Floats, found: float, points: int, boxes: int) -> Cost:
-    """Words in which something may be follow from how alike 64 neighbours are: each bound has a
-    part in their order."""
-    axes, pairs, words = len(each), float(points) * boxes, boxes / 64
-    alike = max(1.0, words) ** (1 / (2 * axes))
-    alive = float((each + (1.0 - each) / alike).prod())
-    width = 0.5 ** bits_for(axes)
-    reach, cover = np.minimum(1.0, each + width).prod(), np.maximum(0.0, each - width).prod()
+@njit(nogil=True, cache=True)
+def _costs(shares, together, equal, bounded, points, boxes):
+    """A row for each way: what it costs to prepare, and to ask. The numbers were fitted to times of
+    seven worlds in six sizes each."""
+    costs = np.zeros((len(WAYS), 2))
+    each, axes = np.sort(shares), len(shares)
+    pairs = float(points) * boxes
+    found = together * pairs
+    left, share = 0.0, 1.0
+    for axis in range(axes):
+        share *= each[axis]
+        if axis % 2 == 1:
+            left += share
+    costs[SCAN, 1] = 5e3 + pairs * (1.5 + 0.3 * axes + 0.6 * left) + found * 3.0
+
+    bucket = pairs
+    for i in range(len(equal)):
+        bucket *= shares[equal[i]]
+    costs[HASH] = 3.5e4 + 37.0 * boxes, 1.2e4 + 65.0 * points + 3.0 * bucket
+
+    bits, candidates, runs, reached = best_grid(each[:3], points, NS_RUN, np.inf)
+    walk = 1.6e5 + points * (60.0 + 8.0 * axes) + 3.0 * float(1 << bits.sum())
+    walk += boxes * (64.0 + 38.0 * runs) + candidates * pairs * (2.2 + 0.35 * axes)
+    costs[GRID, 1] = walk + found * 2.5
+
+    bits, candidates, runs, reached = best_grid(each[:3], boxes, 0.0, MOST_ENTRIES / 2)
+    costs[LISTS, 0] = 1.7e5 + boxes * (180.0 + 10.0 * reached)
+    tested = candidates * pairs * (1.2 + 0.7 * axes)
+    costs[LISTS, 1] = 1.2e4 + 100.0 * points + tested + found * 5.0
+
+    held = 1.0
+    for axis in range(axes):
+        held *= min(1.0, each[axis] + 0.5)
+    costs[CLUSTERS, 0] = 1.3e5 + boxes * (220.0 + 78.0 * axes)
+    costs[CLUSTERS, 1] = 1.5e5 + 400.0 * points + pairs * 3.0 * held
+
+    # Words in which something may be follow from how alike 64 neighbours are: each bound has a
+    # part in their order.
+    axes, words = max(1, len(bounded)), boxes / 64
+    alike, bits_each = max(1.0, words) ** (1 / (2 * axes)), ROWS
+    while bits_each > 4 and axes << bits_each > 1 << ROWS:
+        bits_each -= 1
+    alive, reach, cover, width = 1.0, 1.0, 1.0, 0.5**bits_each
+    for i in range(len(bounded)):
+        share = shares[bounded[i]]
+        alive *= share + (1.0 - share) / alike
+        reach *= min(1.0, share + width)
+        cover *= max(0.0, share - width)
     ask = 1.4e4 + points * (6.0 + axes * (22.0 + 5.6 * np.ceil(words / 64)))
-    ask += points * words * alive * axes * 2.1 + found * 3.0 + float(reach - cover) * pairs * 6.0
-    return Cost(5e5 + boxes * (250.0 + 170.0 * axes), float(ask))
+    ask += points * words * alive * axes * 2.1 + found * 3.0 + (reach - cover) * pairs * 6.0
+    costs[BITMAPS] = 5e5 + boxes * (250.0 + 170.0 * axes), ask
+    return costs
 
 
 def reason_for(method: str, shares: Shares, sides: Sides) -> str:

@@ -6,25 +6,22 @@ over the cells that it reaches. For a few points, each cell has a list of the bo
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from place.kernels.arrays import Floats, Longs
 from place.kernels.box_cells import edge_rows, list_boxes, look_up, place_points, walk_cells
 from place.kernels.box_pairs import Met, fill, joined, sample_of
 from place.kernels.order import Pool
 
-MOST_BITS = (12, 9, 6)
-"""Ranges of each dimension of a grid over one, two or three, as powers of two."""
 MOST_SIDES = 3
 SAMPLE = 4096
 """Values of which ranges are made."""
-NS_RUN, NS_TEST = 5.0, 1.6
-"""What a run of cells and a candidate cost (nanoseconds on a machine of 2026)."""
-NS_PLACE, NS_CELL, NS_ENTRY = 14.0, 0.7, 5.0
-"""What it costs to place an element, to have a cell, and to put a box into a list."""
+NS_RUN, NS_TEST, NS_CELL = 20.0, 3.0, 3.0
+"""What a run of cells, a candidate and a cell cost (nanoseconds on a machine of 2026)."""
 MOST_ENTRIES = 24
 """Entries of the lists for each box, on average."""
 
@@ -56,32 +53,41 @@ def plan_grid(
     dimensions are looked at; the widest of these is the one along which cells are runs.
     """
     sides = np.argsort(shares, kind="stable")[:MOST_SIDES]
-    grids, ranges = _grids(len(sides))
-    some = shares[sides][:, None]
-    candidates = np.minimum(1.0, some + 1.0 / ranges).prod(axis=0)
-    each = 1.0 + some * (ranges - 1.0)
-    runs = each[:-1].prod(axis=0)
-    cost = runs * ns_run + candidates * elements * NS_TEST
-    cost += NS_CELL * ranges.prod(axis=0) / max(1, elements)
-    cost[each.prod(axis=0) > most_cells] = np.inf
-    best = int(np.argmin(cost))
-    used = grids[:, best] > 0
+    bits, candidates, runs, reached = best_grid(shares[sides], elements, ns_run, most_cells)
+    used = bits > 0
     used[-1] |= not used.any()
-    return GridPlan(
-        sides[used].astype(np.int64),
-        grids[used, best].astype(np.int64),
-        float(candidates[best]),
-        float(runs[best]),
-        float(each[:, best].prod()),
-    )
+    return GridPlan(sides[used].astype(np.int64), bits[used], candidates, runs, reached)
 
 
-@lru_cache(maxsize=MOST_SIDES)
-def _grids(sides: int) -> tuple[Longs, Floats]:
-    """All grids over so many dimensions: ranges of each as powers of two, and as numbers."""
-    grids: Longs = np.indices((MOST_BITS[sides - 1] + 1,) * sides).reshape(sides, -1)
-    ranges: Floats = np.exp2(grids.astype(np.float64))
-    return grids, ranges
+@njit(nogil=True, cache=True)
+def best_grid(shares, elements, ns_run, most_cells):
+    """Of all grids over up to three dimensions, the one with the least to do: ranges of each
+    dimension as powers of two, and then what a plan says of it."""
+    count = len(shares)
+    most = 12 if count == 1 else (9 if count == 2 else 6)
+    best, least = np.zeros(count, np.int64), np.inf
+    bits = np.zeros(count, np.int64)
+    found = (1.0, 1.0, 1.0)
+    for number in range((most + 1) ** count):
+        rest = number
+        candidates, runs, reached, cells = 1.0, 1.0, 1.0, 1.0
+        for side in range(count):
+            bits[side] = rest % (most + 1)
+            rest //= most + 1
+            ranges = float(1 << bits[side])
+            candidates *= min(1.0, shares[side] + 1.0 / ranges)
+            each = 1.0 + shares[side] * (ranges - 1.0)
+            reached *= each
+            cells *= ranges
+            if side + 1 < count:
+                runs *= each
+        cost = runs * ns_run + candidates * elements * NS_TEST
+        cost += NS_CELL * cells / max(1, elements)
+        if reached <= most_cells and cost < least:
+            least = cost
+            best[:] = bits
+            found = (candidates, runs, reached)
+    return best, *found
 
 
 def order_of(shares: Floats) -> Longs:
