@@ -53,6 +53,20 @@ def _forget() -> None:
     generated._MADE.clear()
 
 
+def test_without_a_key_nobody_disappears(tmp_path: Path) -> None:
+    columns = "id BIGINT, x DOUBLE, y DOUBLE, ts TIMESTAMP, speed DOUBLE"
+    keyed, keyless = stream_of(TOWN), stream_of(TOWN, columns)
+    there = rows_of(Steps(Storage(str(tmp_path)), keyed).told(0, 12))
+    found = rows_of(Steps(Storage(str(tmp_path)), keyless).told(0, 12))
+    assert any(row[-1] for step in there for row in step)
+    assert [[row[0] for row in step] for step in found] == [
+        [row[0] for row in step if not row[-1]] for step in there
+    ]
+    assert not any(row[-1] for step in found for row in step)
+    with pytest.raises(StatementError, match='generated objects have no "src"'):
+        stream_of(TOWN, "src BIGINT, x DOUBLE, y DOUBLE")
+
+
 def test_a_step_holds_the_report_and_who_arrived_in_the_one_before(tmp_path: Path) -> None:
     stream = stream_of(TOWN)
     steps = rows_of(Steps(Storage(str(tmp_path)), stream).told(0, 12))

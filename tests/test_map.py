@@ -1,7 +1,9 @@
 """The live map: what the server tells those who look, and what it keeps from clients."""
 
 import contextlib
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -137,6 +139,37 @@ def test_streams_without_objects_or_places_are_not_on_the_map(running: Running, 
         view.until(lambda: {"struck", "high"} <= set(view.answers))
         assert view.answers == {"struck": {}, "high": {}}
     running.sql("DROP QUERY struck; DROP QUERY high; DROP STREAM Strikes; DROP STREAM Meters")
+
+
+def test_arrivals_are_told_and_answers_are_asked_for(running: Running, town: Town) -> None:
+    cars = index_of(running, "Cars")
+    running.sql("REGISTER QUERY came EMIT ARRIVALS AS SELECT id FROM Cars INSIDE (0, 0, 20, 20)")
+    assert running.http.get("/queries/came").json()["arrivals"]
+    told: list[tuple[int, int]] = []
+
+    def take(socket: Any, many: int) -> None:
+        while len(told) < many:
+            deltas = json.loads(socket.recv(timeout=15))
+            told.extend((delta["sign"], delta["row"][0]) for delta in deltas)
+
+    with running.listen("came") as socket, looking(running) as view:
+        take(socket, 2)
+        assert sorted(told) == [(1, 1), (1, 2)]
+        view.say(type="highlight", queries=["came"])
+        view.until(lambda: len(view.answers.get("came", {}).get(str(cars), [])) == 2)
+        wait_for(lambda: running.http.get("/queries/came").json()["size"] == 2)
+        town.push(c2=(50, 50))
+        wait_for(lambda: running.answer("came") == [[1]])
+        view.until(lambda: len(view.answers["came"][str(cars)]) == 1)
+        wait_for(lambda: running.http.get("/queries/came").json()["size"] == 1)
+        town.push(c3=(5, 5), c1=(60, 60))
+        take(socket, 3)
+        town.push(c1=(10, 10), c2=(15, 15), c3=(81, 82))
+        take(socket, 5)
+        assert sorted(told[2:]) == [(1, 1), (1, 2), (1, 3)]
+        wait_for(lambda: running.answer("came") == [[1], [2]])
+        running.sql("DROP QUERY came")
+        assert json.loads(socket.recv(timeout=15))["error"]["code"] == "query_dropped"
 
 
 def test_a_point_is_told_by_its_key(running: Running, town: Town) -> None:

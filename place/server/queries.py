@@ -57,6 +57,8 @@ class QueryInfo(BaseModel):
     sql: str
     kind: str
     moving: bool
+    arrivals: bool
+    """Whether only rows that join the answer are told."""
     streams: list[str]
     columns: list[str]
     types: list[str]
@@ -186,6 +188,7 @@ def describe(server: Server, query: Query) -> dict[str, Any]:
         sql=masked(text),
         kind=kind_of(query),
         moving=bool(query.focals) or (query.query_table is not None and _leads(query)),
+        arrivals=query.arrivals,
         streams=sorted(query.streams),
         columns=list(query.names),
         types=[kind.value for kind in query.types],
@@ -206,6 +209,7 @@ def describe_suspended(query: Suspended) -> dict[str, Any]:
         sql=masked(query.statement),
         kind="suspended",
         moving=False,
+        arrivals=False,
         streams=[],
         columns=[],
         types=[],

@@ -1,4 +1,5 @@
-// The answer of a query as a list that follows its deltas: rows flash as they come and go.
+// The answer of a query as a list that follows its deltas: rows flash as they come and go. Of a
+// query that tells arrivals only it is what came last.
 
 import { call } from "./api.js";
 import { make, showValue } from "./dom.js";
@@ -90,6 +91,11 @@ export class AnswerList {
       this.rows.delete(key);
       this.remove(held.item);
     }
+    if (this.query.arrivals && this.rows.size > MOST_SHOWN) {
+      const [oldest, { item }] = this.rows.entries().next().value;
+      this.rows.delete(oldest);
+      this.remove(item);
+    }
   }
 
   remove(item) {
@@ -116,7 +122,7 @@ export class AnswerList {
     this.size.textContent = (this.total ?? 0).toLocaleString("en");
     const more = this.rows.size - MOST_SHOWN;
     this.state.textContent = this.total === undefined ? "Asking for the answer…"
-      : !this.rows.size ? "Nothing is in the answer now."
+      : !this.rows.size ? `Nothing ${this.query.arrivals ? "has come yet" : "is in the answer now"}.`
         : more > 0 ? `The first ${MOST_SHOWN}; ${more.toLocaleString("en")} more.` : "";
   }
 
