@@ -172,7 +172,7 @@ def points_of(sides: Sides, rows: Rows, size: int, dictionary: Dictionary) -> Si
     exact = True
     for part in sides.parts:
         if isinstance(part, NearSides):
-            found += _place(part.space, part.point, rows, size, dictionary)
+            found += places_of(part.space, part.point, rows, size, dictionary)
         else:
             values, is_exact = _numbers(part.point, rows, size, dictionary)
             exact &= is_exact
@@ -188,7 +188,7 @@ def boxes_of_rows(sides: Sides, rows: Rows, size: int, dictionary: Dictionary) -
     for part in sides.parts:
         if isinstance(part, NearSides):
             reach = _numbers(part.radius, rows, size, dictionary)[0]
-            places = _place(part.space, part.box, rows, size, dictionary)
+            places = places_of(part.space, part.box, rows, size, dictionary)
             reach = np.where(reach < 0, np.nan, reach)  # nothing is nearer than nothing
             if part.space is Space.WGS84:
                 reach = 2 * np.sin(np.minimum(reach / (2 * EARTH_RADIUS), np.pi / 2))
@@ -230,13 +230,14 @@ def _numbers(
     return numbers, is_exact
 
 
-def _place(
+def places_of(
     space: Space,
     place: tuple[Expression, Expression],
     rows: Rows,
     size: int,
     dictionary: Dictionary,
 ) -> list[Floats]:
+    """Where rows are, by the expressions of a place: x and y, or a unit vector."""
     x, y = (_numbers(part, rows, size, dictionary)[0] for part in place)
     if space is Space.PLANAR:
         return [x, y]

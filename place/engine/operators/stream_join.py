@@ -20,6 +20,8 @@ from place.engine.elements import Changed, Elements, Passes
 from place.engine.flow import NOTHING, Flow
 from place.engine.join_content import JoinContent
 from place.engine.join_plan import JoinPlan, plan_join
+from place.engine.near_moves import FEW as MANY_MOVES
+from place.engine.near_moves import Moves, NearMoves
 from place.engine.operator_specs import StreamJoinSpec
 from place.engine.operators.contract import NEVER, Parameters
 from place.engine.query_elements import QueryElements
@@ -63,6 +65,8 @@ class StreamJoin:
         self._extender = Extender(self._elements, dictionary, spec.method, threads)
         self._shared: SharedConditions | None = None
         self._plan: JoinPlan | None = None
+        self._near: NearMoves | None = None
+        self._threads = threads
         self._begun: list[int] = []
         self._ended: list[int] = []
 
@@ -114,6 +118,7 @@ class StreamJoin:
             return
         self._shared = shared
         self._plan = plan_join(spec.width, shared, self._dictionary)
+        self._near = NearMoves.of(spec, self._plan, self._dictionary, self._threads)
         for i, elements in enumerate(self._elements):
             elements.faces = self._plan.faces[i]
             elements.load(self._passes(i))
@@ -205,20 +210,30 @@ class StreamJoin:
         """All changes of one instant: what was there before it, and what is there after it."""
         at = _instant(changed, after, until)
         assert at is not None
+        moves = None
+        if self._near is not None and sum(map(len, changed)) > MANY_MOVES:
+            moves = [Moves.of(some, at) for some in changed]
         old = self._grown(
             changed,
             lambda some: (some.starts < at) & (some.ends == at),
             lambda some: (some.starts < at) & (some.ends >= at),
             lambda some: (some.starts < at) & (some.ends > at),
-            timed=False,
+            moves,
         )
         new = self._grown(
             changed,
             lambda some: some.starts == at,
             lambda some: (some.starts <= at) & (some.ends > at),
             lambda some: (some.starts < at) & (some.ends > at),
-            timed=False,
+            moves,
         )
+        if moves is not None and self._near is not None:
+            parted, met = self._near.changes(self._elements, changed, moves)
+            others = conjunction(self._near.others)
+            if others is not None:
+                parted = self._extender.chosen_by(others, parted)
+                met = self._extender.chosen_by(others, met)
+            old, new = Combinations.joined([old, parted]), Combinations.joined([new, met])
         old, new = self._uncancelled(old, new)
         left = self._told(old, np.full(len(old), at), np.full(len(old), -1))
         come = self._told(new, np.full(len(new), at), np.full(len(new), 1))
@@ -237,6 +252,7 @@ class StreamJoin:
             changes,
             lambda some: (some.starts <= until) & (some.ends > after),
             lambda some: (some.starts <= after) & (some.ends > until),
+            None,
             timed=True,
         )
         some = self._asked(some, None)
@@ -253,26 +269,36 @@ class StreamJoin:
         first: Choose,
         later: Choose,
         earlier: Choose,
+        moves: Sequence[Moves] | None,
         *,
-        timed: bool,
+        timed: bool = False,
     ) -> Combinations:
         """The combinations with an element that `first` chooses: those of each source in turn.
 
         So that none is found twice, sources before that one give only elements that `earlier`
-        chooses, beside those that stand; sources after it give those that `later` chooses.
+        chooses, beside those that stand; sources after it give those that `later` chooses. Elements
+        that only move are looked at elsewhere, as far as they meet each other.
         """
         assert self._plan is not None
         width = self._spec.width
         found = [Combinations.none(width + 1, range(width))]
         for source, some in enumerate(changed):
-            chosen = np.flatnonzero(first(some)) if len(some) else ()
+            begins = first(some)
+            if moves is not None:
+                begins &= ~moves[source].is_moved
+            chosen = np.flatnonzero(begins)
             if not len(chosen):
                 continue
-            grown = Combinations.of_changed(width + 1, source, some.take(np.asarray(chosen)))
+            grown = Combinations.of_changed(width + 1, source, some.take(chosen))
             for step in self._plan.steps[source]:
                 other = changed[step.source]
-                choose = earlier if step.source < source else later
-                partners = other.take(np.flatnonzero(choose(other))) if len(other) else other
+                met = later(other)
+                if step.source < source:
+                    still = earlier(other)
+                    if moves is not None:
+                        still |= moves[step.source].is_moved
+                    met &= still
+                partners = other.take(np.flatnonzero(met))
                 grown = self._extended(grown, step, partners, timed=timed)
             found.append(grown)
         return self._in_area(Combinations.joined(found))
