@@ -56,6 +56,7 @@ TINY = Size(
     rule_few=60,
     rule_middle=80,
     rule_batch=90,
+    rule_wide_batch=60,
     rule_batches=(60, 120),
     rule_singles=4,
     window_sizes=(30, 90),

@@ -20,8 +20,8 @@ data streams in PLACE*, STDBM 2004.
 data*, MDM 2005.
 - **PLACE 2005**: Mokbel, Xiong, Hammad, Aref, *Continuous query processing of spatio-temporal \
 data streams in PLACE*, GeoInformatica 9, 2005.
-- **Spatial Join CQ**: *Continuous query processing in data streams using duality of data and \
-queries*, SIGMOD 2006.
+- **Spatial Join CQ**: Lim, Lee, Lee, Whang, Song, *Continuous query processing in data streams \
+using duality of data and queries*, SIGMOD 2006.
 
 What is compared is what their text states; the curves of their figures are not copied. Objects \
 come from our [generator](../generator.md), which follows the one that the papers use, on a city \

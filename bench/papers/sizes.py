@@ -36,6 +36,7 @@ class Size:
     rule_few: int
     rule_middle: int
     rule_batch: int
+    rule_wide_batch: int
     rule_batches: tuple[int, ...]
     rule_singles: int
     window_sizes: tuple[int, ...]
@@ -67,6 +68,7 @@ FULL = Size(
     rule_few=10_000,
     rule_middle=50_000,
     rule_batch=10_000,
+    rule_wide_batch=3_000,
     rule_batches=(2_000, 4_000, 6_000, 8_000, 10_000),
     rule_singles=100,
     window_sizes=(100, 1_000, 10_000),
@@ -98,6 +100,7 @@ QUICK = Size(
     rule_few=2_000,
     rule_middle=5_000,
     rule_batch=1_000,
+    rule_wide_batch=500,
     rule_batches=(500, 1_000, 2_000),
     rule_singles=50,
     window_sizes=(100, 1_000),
