@@ -11,7 +11,20 @@ import pytest
 from rich.console import Console
 
 from bench import cache, pipeline
-from bench.papers import answers, caches, delay, delays, pipelines, plot, selectivity, traffic
+from bench.papers import (
+    answers,
+    caches,
+    cluster_sizes,
+    delay,
+    delays,
+    pipelines,
+    plot,
+    rule_times,
+    selections,
+    selectivity,
+    traffic,
+    window_joins,
+)
 from bench.papers.command import EXPERIMENTS, make
 from bench.papers.record import Record, Watch, read_record, write_record
 from bench.papers.sizes import Size
@@ -39,6 +52,16 @@ TINY = Size(
     cache_queries=3,
     cache_seconds=3,
     growth_objects=60,
+    rule_queries=(50, 200),
+    rule_few=60,
+    rule_middle=80,
+    rule_batch=90,
+    rule_wide_batch=60,
+    rule_batches=(60, 120),
+    rule_singles=4,
+    window_sizes=(30, 90),
+    window_queries=(40, 120),
+    window_arrivals=2,
 )
 
 
@@ -52,7 +75,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "WALKS", 1)
     monkeypatch.setattr(delay, "WARM_UP", (20,))
     monkeypatch.setattr(delay, "BATCH", 0.02)
-    monkeypatch.setattr(delay, "calibrate", lambda: 0.5)
+    for module in (delay, rule_times, cluster_sizes, selections, window_joins):
+        monkeypatch.setattr(module, "calibrate", lambda: 0.5)
     monkeypatch.setattr(delay, "SIDE", 0.3)
 
 
@@ -355,3 +379,78 @@ def test_verdicts_on_caches() -> None:
 
     assert words(caches.GROWTH, grown(3000, 1130, 1085)) == [True, True, True]
     assert words(caches.GROWTH, grown(1100, 1260, 1170)) == [False, False, False]
+
+
+def selections_record(times: dict[str, tuple[float, ...]], **about: tuple[float, ...]) -> Record:
+    """Rows of selections: `about` has a value for each of them, `times` one for each way."""
+    size = len(next(iter(times.values())))
+    told = [{name: values[i] for name, values in about.items()} for i in range(size)]
+    counts = [{**row, "readings": 10, "pairs": 100} for row in told]
+    rows = [
+        {**row, "how": how, "ms": times[how][i]}
+        for i, row in enumerate(told)
+        for how in rule_times.HOWS
+    ]
+    return Record({"batch": 10, "singles": 1}, counts, rows)
+
+
+def test_verdicts_on_selections() -> None:
+    def record(batch: float, single: float, ours: float, alone: float) -> Record:
+        times = {
+            "SJ-Batch": (1.0, batch),
+            "SJ-Immediate": (5.0, single),
+            "IBS": (10.0, 100.0),
+            "our batch": (1.0, ours),
+            "our immediate": (2.0, alone),
+        }
+        return selections_record(times, queries=(10, 100), attributes=(8, 8))
+
+    assert words(selections.COUNTS, record(4.0, 50.0, 2.0, 30.0)) == [True] * 5
+    assert words(selections.COUNTS, record(101.0, 110.0, 9.0, 40.0)) == [False] * 4 + [True]
+
+    def by_share(ibs: float, others: float) -> Record:
+        times = dict.fromkeys(rule_times.HOWS, (1.0, others)) | {"IBS": (1.0, ibs)}
+        return selections_record(times, predicates=(0.5, 1.0))
+
+    assert words(selections.PREDICATES, by_share(2.0, 0.5)) == [True] * 4
+    assert words(selections.PREDICATES, by_share(0.5, 2.0)) == [False] * 4
+
+    def by_skew(batch: float, others: float) -> Record:
+        times = dict.fromkeys(rule_times.HOWS, (1.0, others)) | {"SJ-Batch": (1.0, batch)}
+        return selections_record(times, skew=(0.0, 1.0))
+
+    assert words(selections.SKEW, by_skew(0.6, 1.1)) == [True] * 3
+    assert words(selections.SKEW, by_skew(1.6, 1.4)) == [False] * 3
+
+
+def test_verdicts_on_sizes_of_clusters() -> None:
+    def record(small: tuple[float, ...], large: tuple[float, ...], found: int) -> Record:
+        counts = [{"attributes": 4, "batch": b, "found": found, "pairs": 1} for b in (10, 20)]
+        times = [
+            {"attributes": 4, "batch": batch, "size": size, "ms": ms}
+            for batch, all_ms in ((10, small), (20, large))
+            for size, ms in zip((16, 32, 64), all_ms, strict=True)
+        ]
+        return Record({"queries": 10}, counts, times)
+
+    right = record((1.0, 1.05, 1.1), (0.95, 0.9, 0.95), 32)
+    assert words(cluster_sizes.EXPERIMENT, right) == [True] * 4
+    wrong = record((1.5, 1.0, 1.5), (1.2, 1.5, 1.8), 64)
+    assert words(cluster_sizes.EXPERIMENT, wrong) == [False] * 4
+
+
+def test_verdicts_on_joins_of_windows() -> None:
+    def record(small: float, large: float, ours: float) -> Record:
+        about = [{"window": window, "queries": 10} for window in (100, 1_000)]
+        all_ms = [(small, 10.0, 1.0), (large, 10.0, ours)]
+        times = [
+            {**row, "how": how, "ms": taken}
+            for row, ms in zip(about, all_ms, strict=True)
+            for how, taken in zip(window_joins.HOWS, ms, strict=True)
+        ]
+        return Record(
+            {"attributes": 4}, [{**row, "arrivals": 1, "pairs": 5} for row in about], times
+        )
+
+    assert words(window_joins.EXPERIMENT, record(5.0, 2.0, 1.0)) == [True] * 3
+    assert words(window_joins.EXPERIMENT, record(8.0, 11.0, 2.0)) == [False] * 3

@@ -12,7 +12,16 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from bench.papers import answers, caches, delays, pipelines, selectivity
+from bench.papers import (
+    answers,
+    caches,
+    cluster_sizes,
+    delays,
+    pipelines,
+    selections,
+    selectivity,
+    window_joins,
+)
 from bench.papers.page import Found, write_page
 from bench.papers.plot import check_library, draw
 from bench.papers.record import Experiment, Record, Shown, Watch, read_record, write_record
@@ -31,6 +40,11 @@ EXPERIMENTS = {
         selectivity.EXPERIMENT,
         caches.CACHE,
         caches.GROWTH,
+        cluster_sizes.EXPERIMENT,
+        selections.COUNTS,
+        selections.PREDICATES,
+        selections.SKEW,
+        window_joins.EXPERIMENT,
     )
 }
 PAGE = "README.md"
@@ -43,11 +57,11 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     names = ", ".join(EXPERIMENTS)
     parser = benches.add_parser(
         "papers",
-        help="the experiments of the PLACE and GPAC papers, with plots and a page",
-        description="Runs every experiment of the PLACE and GPAC papers that has data, prints its "
-        "table and, beside what the paper states, whether that is so here; draws a plot (SVG and "
-        "PNG) and writes the data and a page. Counts depend on the seed alone; times have the "
-        f"calibration of this machine. Figures: {names}.",
+        help="the experiments of the papers, with plots and a page",
+        description="Runs every experiment of the PLACE, GPAC and Spatial Join CQ papers that has "
+        "data, prints its table and, beside what the paper states, whether that is so here; draws "
+        "a plot (SVG and PNG) and writes the data and a page. Counts depend on the seed alone; "
+        f"times have the calibration of this machine. Figures: {names}.",
         epilog="example: place bench papers --quick --figure side --figure cache --out /tmp/papers",
     )
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a minute, not ten")

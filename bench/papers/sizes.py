@@ -32,6 +32,16 @@ class Size:
     cache_queries: int
     cache_seconds: int
     growth_objects: int
+    rule_queries: tuple[int, ...]
+    rule_few: int
+    rule_middle: int
+    rule_batch: int
+    rule_wide_batch: int
+    rule_batches: tuple[int, ...]
+    rule_singles: int
+    window_sizes: tuple[int, ...]
+    window_queries: tuple[int, ...]
+    window_arrivals: int
 
 
 FULL = Size(
@@ -54,6 +64,16 @@ FULL = Size(
     cache_queries=20,
     cache_seconds=20,
     growth_objects=20_000,
+    rule_queries=(10_000, 20_000, 50_000, 100_000),
+    rule_few=10_000,
+    rule_middle=50_000,
+    rule_batch=10_000,
+    rule_wide_batch=3_000,
+    rule_batches=(2_000, 4_000, 6_000, 8_000, 10_000),
+    rule_singles=100,
+    window_sizes=(100, 1_000, 10_000),
+    window_queries=(1_000, 10_000, 50_000, 100_000),
+    window_arrivals=6,
 )
 
 QUICK = Size(
@@ -76,4 +96,14 @@ QUICK = Size(
     cache_queries=8,
     cache_seconds=4,
     growth_objects=3_000,
+    rule_queries=(2_000, 10_000),
+    rule_few=2_000,
+    rule_middle=5_000,
+    rule_batch=1_000,
+    rule_wide_batch=500,
+    rule_batches=(500, 1_000, 2_000),
+    rule_singles=50,
+    window_sizes=(100, 1_000),
+    window_queries=(1_000, 5_000),
+    window_arrivals=4,
 )

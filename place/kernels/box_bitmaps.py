@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from place.kernels.arrays import Floats, Ints, Longs
 from place.kernels.bit_words import count_bits, lowest_bit
 from place.kernels.box_cells import NEVER, even_edges, range_of
-from place.kernels.box_pairs import Met, fill, joined, sample_of
+from place.kernels.box_pairs import Met, fill, in_pieces, sample_of
 from place.kernels.hilbert import hilbert_order
-from place.kernels.order import Pool
 
 BLOCK = 64
 """Words of a block: a summary is one word."""
@@ -241,8 +240,7 @@ class BoxBitmaps:
 
     def find(self, points: Floats, threads: int = 1) -> Met:
         """All pairs, each once."""
-        pool = Pool(threads)
-        return joined(pool.map(partial(self._found, points, *cut) for cut in pool.cut(len(points))))
+        return in_pieces(partial(self._found, points), len(points), threads)
 
     def _found(self, points: Floats, begin: int, end: int) -> Met:
         some = points[begin:end]

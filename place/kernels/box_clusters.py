@@ -161,7 +161,7 @@ class BoxClusters:
     def find(self, points: Floats, threads: int = 1) -> Met:
         """All pairs, each once."""
         true = true_points(points)
-        names = true[hilbert_order(points[true])]
+        names = true[hilbert_order(points[true])] if len(true) > 1 else true
         if len(names) == 0 or len(self._boxes) == 0:
             return NONE_MET
         columns = np.ascontiguousarray(points[names].T)

@@ -14,8 +14,7 @@ from numba import njit
 
 from place.kernels.arrays import Floats, Longs
 from place.kernels.box_cells import edge_rows, list_boxes, look_up, place_points, walk_cells
-from place.kernels.box_pairs import Met, fill, joined, sample_of
-from place.kernels.order import Pool
+from place.kernels.box_pairs import Met, fill, in_pieces, sample_of
 
 MOST_SIDES = 3
 SAMPLE = 4096
@@ -113,8 +112,7 @@ class PointGrid:
             needs = (self._low[begin:end], self._high[begin:end], begin, *grid)
             return fill(walk_cells, needs, end - begin, 0)
 
-        pool = Pool(threads)
-        return joined(pool.map(partial(walked, *cut) for cut in pool.cut(len(self._low))))
+        return in_pieces(walked, len(self._low), threads)
 
 
 class BoxLists:
@@ -136,8 +134,7 @@ class BoxLists:
 
     def find(self, points: Floats, threads: int = 1) -> Met:
         """All pairs, each once."""
-        pool = Pool(threads)
-        return joined(pool.map(partial(self._found, points, *cut) for cut in pool.cut(len(points))))
+        return in_pieces(partial(self._found, points), len(points), threads)
 
     def _found(self, points: Floats, begin: int, end: int) -> Met:
         needs = (

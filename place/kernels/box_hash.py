@@ -12,8 +12,7 @@ import numpy as np
 from numba import njit
 
 from place.kernels.arrays import Floats, Longs
-from place.kernels.box_pairs import Met, fill, joined, keep_around
-from place.kernels.order import Pool
+from place.kernels.box_pairs import Met, fill, in_pieces, keep_around
 
 
 @njit(nogil=True, cache=True)
@@ -99,8 +98,7 @@ class BoxHash:
 
     def find(self, points: Floats, threads: int = 1) -> Met:
         """All pairs, each once."""
-        pool = Pool(threads)
-        return joined(pool.map(partial(self._found, points, *cut) for cut in pool.cut(len(points))))
+        return in_pieces(partial(self._found, points), len(points), threads)
 
     def _found(self, points: Floats, begin: int, end: int) -> Met:
         needs = (

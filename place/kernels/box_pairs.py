@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
 
 from place.kernels.arrays import Floats, Ints
+from place.kernels.order import SERIAL, Pool
 
 PIECE = 1 << 18
 """Pairs that a piece of output holds, if no single row needs more."""
@@ -171,6 +173,14 @@ def _kept_room(size: int) -> Met:
     if len(room.points) < size:
         room = _KEPT.room = Met(np.empty(size, np.int32), np.empty(size, np.int32))
     return room
+
+
+def in_pieces(found: Callable[[int, int], Met], count: int, threads: int) -> Met:
+    """All pairs of so many rows, on several threads where that is worth it."""
+    if threads <= 1 or count <= SERIAL:
+        return found(0, count)
+    pool = Pool(threads)
+    return joined(pool.map(partial(found, *cut) for cut in pool.cut(count)))
 
 
 def joined(pieces: list[Met]) -> Met:
