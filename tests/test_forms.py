@@ -47,7 +47,7 @@ FORMS = [
     "SELECT id, DISTANCE(c, FOCAL) FROM Cars c INSIDE ('M', {i}, {n})",
     "SELECT a.id FROM Cars a, Cars b INSIDE ('M', {i}, {n}) kNN ('M', {i}, {i})",
     "SELECT id, DISTANCE(c, POINT ({n}, {n})) FROM Cars c WHERE DISTANCE(c, POINT ({n}, 1)) < {n}",
-    "SELECT a.id FROM Cars a, Cars b WHERE a.speed > {n} AND a.speed < {n} b INSIDE ({n}, {n}, {n})",
+    "SELECT a.id FROM Cars a, Cars b WHERE a.speed > {n} AND a.speed < {n} b INSIDE ({n}, {n}, 9)",
 ]
 
 
