@@ -42,6 +42,12 @@ FORMS = [
     "SELECT owner FROM Cars c JOIN Owners o ON c.id = o.id WHERE owner = {t} AND speed < 2 * {n}",
     "SELECT id FROM Cars WHERE LENGTH({t}) > -{i} AND type LIKE {t} OR ABS(-{i}) < {n}",
     "SELECT id FROM Cars WHERE ts > {t} OR speed * {n} < {i} - speed",
+    "SELECT a.id FROM Cars a, Cars b WHERE DISTANCE(a, b) <= {n} AND a.speed > {n} AND a.id < b.id",
+    "SELECT a.id FROM Cars a WINDOW {i} SECONDS, Cars b WHERE a.speed = b.speed + {n} kNN ({i}, a)",
+    "SELECT id, DISTANCE(c, FOCAL) FROM Cars c INSIDE ('M', {i}, {n})",
+    "SELECT a.id FROM Cars a, Cars b INSIDE ('M', {i}, {n}) kNN ('M', {i}, {i})",
+    "SELECT id, DISTANCE(c, POINT ({n}, {n})) FROM Cars c WHERE DISTANCE(c, POINT ({n}, 1)) < {n}",
+    "SELECT a.id FROM Cars a, Cars b WHERE a.speed > {n} AND a.speed < {n} b INSIDE ({n}, {n}, 9)",
 ]
 
 

@@ -260,6 +260,53 @@ def test_a_join_without_equality_is_refused_by_what_it_looks_at(session: Session
             session.sql("SELECT MIN(T.id)" + ", MAX(T.id)" * 8 + " FROM Cars, T WHERE T.id < 5")
 
 
+def test_streams_that_meet_without_a_condition_are_refused(session: Session) -> None:
+    """There are ten cars; SMALL lets one of them meet fifty others."""
+    with within(SMALL):
+        for query in (
+            "SELECT COUNT(*) FROM Cars a, Cars b, Cars c",
+            "SELECT COUNT(*) FROM Cars a, Cars b, Cars c WHERE a.x < 3 AND b.x < 3",
+            "SELECT COUNT(*) FROM Cars a WINDOW 5 ROWS, Cars b, Cars c",
+        ):
+            with pytest.raises(LimitError, match="one object would meet 100 other elements"):
+                session.sql(query)
+        with pytest.raises(LimitError, match='the limit "answer"'):
+            session.sql("SELECT a.id FROM Cars a, Cars b")
+        with pytest.raises(LimitError, match='the limit "work"'):
+            session.sql(
+                "SELECT COUNT(*)"
+                + ", MAX(a.id)" * 8
+                + " FROM Cars a, Cars b WHERE a.x >= 0 AND b.x >= 0"
+            )
+        # How many are left by a condition, a window of rows or kNN is not known, or few.
+        session.sql("SELECT COUNT(*) FROM Cars a, Cars b, Cars c WHERE a.id = b.id AND b.id < c.id")
+        session.sql("SELECT COUNT(*) FROM Cars a, Cars b WINDOW 5 ROWS, Cars c WINDOW 5 ROWS")
+        session.sql("SELECT COUNT(*) FROM Cars a, Cars b, Cars c WHERE a.id = c.id kNN (1, a)")
+
+
+def test_rows_that_are_boxes_are_not_looked_at_one_by_one(session: Session) -> None:
+    rules = ", ".join(f"({i}, {i}, {i}, {i}.5)" for i in range(60))
+    session.sql(
+        f"CREATE TABLE Rules (x DOUBLE, y DOUBLE, low DOUBLE, high DOUBLE) AS VALUES {rules}"
+    )
+    with within(SMALL):
+        for condition in (
+            "c.x BETWEEN r.low AND r.high",
+            "r.low > c.x - 1 AND r.low < c.x + 1",
+            "ABS(c.x - r.low) < 1",
+            "DISTANCE(c, r) <= 1",
+        ):
+            session.sql(f"SELECT COUNT(*) FROM Cars c, Rules r WHERE {condition}")
+        for condition in (
+            "c.x > r.low",
+            "r.low > 1",
+            "c.x > r.low AND c.y < r.high",
+            "c.x <> r.low",
+        ):
+            with pytest.raises(LimitError, match="one object would meet 60 rows of tables"):
+                session.sql(f"SELECT COUNT(*) FROM Cars c, Rules r WHERE {condition}")
+
+
 def test_many_columns_of_many_objects_are_work_whatever_chooses_them(session: Session) -> None:
     wide = f"SELECT {listed('id', 110)} FROM Cars INSIDE (0, 0, 1)"
     with within(replace(EMBEDDED, work=1_099)), pytest.raises(LimitError, match="1,100 values"):

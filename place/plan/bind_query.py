@@ -26,6 +26,7 @@ from place.plan.bind_from import (
 from place.plan.bind_objects import check_objects, need_key
 from place.plan.bind_outputs import bind_outputs
 from place.plan.bind_place import FOCAL, need_one_space, need_position
+from place.plan.bind_possible import check_possible
 from place.plan.bind_query_table import bind_query_table
 from place.plan.catalog import Catalog, fold
 from place.plan.expression import conjunction, conjuncts, sources_of
@@ -57,7 +58,9 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
             need_one_space(centre, sources[subject].relation, select.inside.at)
     readable = sources + _hidden(catalog, inside, nearest)
     binder = ExpressionBinder(readable)
-    where = conjunction([c for part in plain for c in conjuncts(binder.condition(part))])
+    placed = [(c, position_of(p)) for p in plain for c in conjuncts(binder.condition(p))]
+    check_possible(placed)
+    where = conjunction([condition for condition, _ in placed])
     outputs = bind_outputs(select, readable)
     read = outputs.sources() | (sources_of(where) if where is not None else frozenset())
     query = Query(

@@ -18,10 +18,11 @@ from typing import Any
 
 from place.errors import PlaceError
 from place.model.types import coerce
+from place.plan.bind_possible import check_possible
 from place.plan.bind_query import bind_inside, bind_nearest, bind_query
-from place.plan.catalog import Catalog
-from place.plan.expression import Constant
-from place.plan.query import Query
+from place.plan.catalog import Catalog, fold
+from place.plan.expression import Constant, conjuncts
+from place.plan.query import Query, Source
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.lift import KnownForm, Lifted, value_of
@@ -74,9 +75,12 @@ class Form:
             for ordinal, path, constant in self.constants:
                 value = coerce(value_of(literals[ordinal]), constant.type)
                 condition = _with_constant(condition, path, Constant(value, constant.type))
+            check_possible((each, None) for each in conjuncts(condition))
             changes["where"] = condition
         made = Query.__new__(Query)  # as `replace` does, without looking at each field
         made.__dict__.update(query.__dict__, **changes)
+        if query.sources[-1].is_hidden:
+            made.__dict__["sources"] = _follow(query, made)
         return made
 
 
@@ -188,6 +192,8 @@ def _find_form(catalog: Catalog, lifted: Lifted) -> Form | None:
             except PlaceError:
                 continue
             changed = [f.name for f in fields(Query) if _differ(query, other, f.name)]
+            if "sources" in changed and _named(query) == _named(other):
+                changed.remove("sources")  # those of focal objects follow from the clauses
             if changed == ["where"]:
                 found = _one_difference(query.where, other.where)
                 if found is None or found[1].value != _coerced(trial, found[1]):
@@ -210,6 +216,26 @@ def _find_form(catalog: Catalog, lifted: Lifted) -> Form | None:
     except PlaceError:
         return None
     return form if made == wanted else None
+
+
+def _named(query: Query) -> tuple[Source, ...]:
+    return tuple(source for source in query.sources if not source.is_hidden)
+
+
+def _follow(query: Query, made: Query) -> tuple[Source, ...]:
+    """The sources of a query with the focal objects of another one of its form."""
+    if len({*query.focals}) != len({*made.focals}):
+        raise PlaceError("INSIDE and kNN follow one object here and two there")
+    keys = {
+        (fold(old.stream), old.key): new.key
+        for old, new in zip(query.focals, made.focals, strict=True)
+    }
+    return tuple(
+        replace(source, key=keys[fold(source.relation.name), source.key])
+        if source.key is not None
+        else source
+        for source in query.sources
+    )
 
 
 def _differ(one: Query, other: Query, part: str) -> bool:

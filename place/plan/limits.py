@@ -2,19 +2,29 @@
 
 Objects are counted by the runtime and rows of tables by the catalog; what a condition or a region
 leaves of them is not known beforehand. So only what is certain is refused here: an answer without
-any condition, and combinations with tables that have to be looked at whatever the condition says.
+any condition, and combinations with tables and other streams that have to be looked at whatever the
+condition says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import pyarrow.compute as pc
 
 from place.errors import LimitError
 from place.model.schema import Table
 from place.plan.catalog import Catalog, fold
-from place.plan.expression import Column, Compare, Expression, conjuncts, sources_of
+from place.plan.expression import (
+    Call,
+    Column,
+    Compare,
+    Distance,
+    Expression,
+    conjuncts,
+    sources_of,
+)
 from place.plan.query import Query
 from place.sql import statements as s
 from place.sql.limits import DAY, check, exceeded
@@ -72,18 +82,16 @@ def days(duration: int) -> str:
 
 def check_cost(query: Query, catalog: Catalog, objects: Count, at: s.Position | None) -> None:
     """Raise a LimitError if a query is certain to cost more than it may."""
-    meets = fanout(query, catalog)
-    hint = "join tables by equality (WHERE a.id = b.id), or join fewer of them"
-    check(
-        "fanout", meets, "one object would meet {size} rows of tables, more than {most}", at, hint
-    )
+    meets = fanout(query, catalog, objects)
+    hint = "join by equality (WHERE a.id = b.id), or join fewer of them"
+    others = "other elements" if query.is_join else "rows of tables"
+    check("fanout", meets, f"one object would meet {{size}} {others}, more than {{most}}", at, hint)
     is_chosen = query.inside is not None or query.nearest is not None or query.query_table
     known, width = _known_rows(query), len(query.outputs) + len(conjuncts(query.where))
     if (is_chosen or meets == 1) and not known and width <= FEW:
         return
-    subject = query.sources[query.subject].relation
-    count = _rows(catalog, subject) if isinstance(subject, Table) else objects(subject.name)
-    if query.nearest is not None:
+    count = _elements(query, query.subject, catalog, objects)
+    if query.nearest is not None and query.nearest.around is None:
         count = min(count, query.nearest.k)
     if known:
         check(
@@ -113,32 +121,83 @@ def answer_too_large(rows: int, columns: int, at: s.Position | None) -> LimitErr
     )
 
 
-def fanout(query: Query, catalog: Catalog) -> int:
-    """How many combinations of rows of tables one object meets, on average, at least."""
-    conditions = [c for c in conjuncts(query.where) if isinstance(c, Compare) and c.op == "="]
-    found = 1
-    for place, source in enumerate(query.sources):
-        is_regions = query.query_table is not None and place == query.query_table.source
-        if place == query.subject or is_regions or not isinstance(source.relation, Table):
-            continue
-        by = [
-            _rows_alike(catalog, source.relation, side.index)
-            for condition in conditions
-            for side, other in _sides(condition)
-            if isinstance(side, Column) and side.source == place and place not in sources_of(other)
+def fanout(query: Query, catalog: Catalog, objects: Count) -> int:
+    """How many combinations of other elements one object meets, on average, at least."""
+    regions = query.query_table.source if query.query_table is not None else None
+    others = [i for i in range(len(query.sources)) if i not in (query.subject, regions)]
+    return math.prod(max(1, _met(query, place, catalog, objects)) for place in others)
+
+
+def _met(query: Query, place: int, catalog: Catalog, objects: Count) -> int:
+    """How many elements of a source each of the others meets, at least.
+
+    Of a table that is joined by an equality these are the rows of one value. Where a row is a box
+    for the others, or a condition binds a stream to them, nobody knows how many are left: one.
+    """
+    relation, conditions = query.sources[place].relation, conjuncts(query.where)
+    binding = [c for c in conditions if place in sources_of(c) and len(sources_of(c)) > 1]
+    if isinstance(relation, Table):
+        sides = [pair for c in binding if isinstance(c, Compare) for pair in _sides(c)]
+        alike = [
+            _rows_alike(catalog, relation, own.index)
+            for own, op, other in sides
+            if op == "=" and isinstance(own, Column) and own.source == place
+            if place not in sources_of(other)
         ]
-        found *= max(1, min(by, default=_rows(catalog, source.relation)))
+        if alike:
+            return min(alike)
+        if _is_box(place, sides):
+            return 1
+    elif binding:
+        return 1
+    return _elements(query, place, catalog, objects)
+
+
+def _elements(query: Query, place: int, catalog: Catalog, objects: Count) -> int:
+    """How many elements a source has now; as many readings in a window as there are objects."""
+    source = query.sources[place]
+    if source.is_hidden:
+        return 1
+    if isinstance(source.relation, Table):
+        found = _rows(catalog, source.relation)
+    else:
+        found = objects(source.relation.name)
+    if source.window is not None and source.window.rows is not None:
+        found = min(found, source.window.rows)
+    if query.nearest is not None and query.nearest.among == place:
+        found = min(found, query.nearest.k)
     return found
 
 
-def _sides(condition: Compare) -> tuple[tuple[Expression, Expression], ...]:
-    return (condition.left, condition.right), (condition.right, condition.left)
+Side = tuple[Expression, str, Expression]
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _sides(condition: Compare) -> tuple[Side, Side]:
+    """A comparison as either of its sides sees it."""
+    left, op, right = condition.left, condition.op, condition.right
+    return (left, op, right), (right, _FLIPPED.get(op, op), left)
+
+
+def _is_box(place: int, sides: Sequence[Side]) -> bool:
+    """Do comparisons bound the rows of a source from below and from above, or by a distance?"""
+    below: set[Expression] = set()
+    above: set[Expression] = set()
+    for own, op, other in sides:
+        read = sources_of(own), sources_of(other)
+        is_size = isinstance(own, Distance) or (isinstance(own, Call) and own.function == "ABS")
+        if op in ("<", "<=") and place in read[0] and is_size:
+            return True
+        if read[0] == {place} and place not in read[1]:
+            found = above if op in ("<", "<=") else below if op in (">", ">=") else set()
+            found.update((own, other))
+    return bool(below & above)
 
 
 def _known_rows(query: Query) -> bool:
     """Is it certain how many rows the answer has? Nothing chooses, groups or unites them."""
     chooses = query.where is not None or query.inside is not None or query.query_table is not None
-    changes = query.groups is not None or query.distinct or query.window is not None
+    changes = query.groups is not None or query.distinct or query.holds_readings
     return not chooses and not changes
 
 
