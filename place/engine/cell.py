@@ -36,6 +36,7 @@ from place.engine.stores import Stores
 from place.engine.surroundings import Surroundings
 from place.engine.tick import Due, Tick
 from place.kernels.arrays import Longs
+from place.model import deadline
 from place.model.schema import Stream
 from place.model.time import BEGINNING
 from place.plan.logical import Knowledge
@@ -184,6 +185,7 @@ class Cell:
         """Run a tick: the region joins find pairs, then the chains make changes of them."""
         flows: dict[int, list[Flow]] = {}
         for join in self.joins.values():
+            deadline.check()
             matches = join.take(tick)
             if matches is not None:
                 self._hand_out(join, matches, tick, flows)
@@ -280,6 +282,7 @@ class Cell:
         marks: list[Marks] = []
         alike: list[Compiled] = []
         for query in queries:
+            deadline.check()
             if query.query_table is None and not self.place.has_query(changes.beside or query.name):
                 continue
             like = compile_alike(alike[0], query) if alike else None
