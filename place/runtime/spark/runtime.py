@@ -117,8 +117,7 @@ class SparkRuntime:
         self.deliveries.follow()
         self.pipeline.on_commit = [self._committed]
         self.pipeline.delivered = self.deliveries.delivered
-        if last is not None:
-            self.deliveries.deliver(last)
+        self.deliveries.deliver()
         self._roll_forward()
 
     def _place(self, storage: str | None) -> str:
@@ -182,7 +181,7 @@ class SparkRuntime:
 
     def _committed(self, manifest: Manifest) -> None:
         """A tick is done: sinks and subscribers get its deltas."""
-        self.deliveries.deliver(manifest)
+        self.deliveries.deliver()
         if self.listener is not None and not self._is_own and manifest.deltas:
             self.listener(self._deltas(manifest))
 
@@ -217,10 +216,7 @@ class SparkRuntime:
     def tend(self) -> None:
         """Try sinks again that have failed, take up readings that were put back, and raise what
         has ended a source."""
-        if self.deliveries.wants_retry():
-            with self.idle() as is_idle:
-                if is_idle:
-                    self.deliveries.retry()
+        self.deliveries.retry()
         self.ingest.restore()
         self.sources.check()
 
@@ -252,6 +248,7 @@ class SparkRuntime:
     def close(self) -> None:
         """Stop; what was durable stays."""
         self.sources.stop()
+        self.deliveries.close()
         self._store.close()
         self.home.close()
         if self._scratch is not None:
