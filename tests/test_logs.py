@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,9 +89,6 @@ def test_lines_of_json_have_levels_and_facts(
     log.info("nobody asked")
     log.warning("%s: %d late", "Cars", 3, extra={"facts": {"stream": "Cars", "late": 3}})
     logging.getLogger("httpx").info("a request")
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn("a warning of another package", stacklevel=1)
     (line,) = capfd.readouterr().err.splitlines()
     said = json.loads(line)
     assert (said["level"], said["message"], said["late"]) == ("warning", "Cars: 3 late", 3)
@@ -102,6 +98,22 @@ def test_lines_of_json_have_levels_and_facts(
     except ValueError:
         record = log.makeRecord("x", 40, "", 0, "failed", (), sys.exc_info())
     assert "ValueError: a bug" in json.loads(JsonLines().format(record))["traceback"]
+
+
+def test_warnings_of_other_packages_are_not_shown() -> None:
+    """In a process of its own: pytest keeps warnings for itself."""
+    code = """
+import argparse, logging, warnings
+from place.operate.logs import start_logging
+start_logging(argparse.Namespace(log_level="debug", log_json=False))
+warnings.simplefilter("always")
+warnings.warn("a warning of another package")
+logging.getLogger("place.test").warning("ours")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("WARNING ours")
 
 
 def test_the_log_tells_of_late_readings_and_of_slow_ticks(
