@@ -157,7 +157,15 @@ def test_what_java_writes_is_one_line_of_the_log_and_nothing_at_the_end(
 
 def test_who_writes_to_a_console_of_somebody_that_was_killed_is_quiet(tmp_path: Path) -> None:
     """As Java does when the process that started it is killed."""
-    child = "import time; time.sleep(1.5); import sys; print('Traceback', file=sys.stderr)"
+    done_at = tmp_path / "done"
+    child = f"""
+import pathlib, sys, time
+time.sleep(1.5)
+try:
+    print("Traceback", file=sys.stderr, flush=True)
+finally:
+    pathlib.Path({str(done_at)!r}).touch()
+"""
     code = f"""
 import os, signal, subprocess, sys
 from place.runtime.spark.console import taken_down
@@ -168,7 +176,25 @@ os.kill(os.getpid(), signal.SIGKILL)
     with (tmp_path / "console").open("w") as out:
         done = subprocess.run([sys.executable, "-c", code], stderr=out, stdout=out)
     assert done.returncode == -9
+    wait_for(done_at.exists)
     assert (tmp_path / "console").read_text() == ""
+
+
+def test_a_worker_whose_pipe_breaks_at_the_end_is_quiet() -> None:
+    """As Spark's Python processes are when it stops while they wait for a task."""
+    code = """
+import traceback
+from place.runtime.spark.task import _spare_the_collector
+_spare_the_collector()
+for kind in (BrokenPipeError, ValueError):
+    try:
+        raise kind("at the end")
+    except Exception:
+        traceback.print_exc()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "ValueError: at the end" in done.stderr
+    assert "BrokenPipeError" not in done.stderr
 
 
 def test_a_home_that_cannot_be_written_is_one_line(
