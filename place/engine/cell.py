@@ -185,7 +185,6 @@ class Cell:
         """Run a tick: the region joins find pairs, then the chains make changes of them."""
         flows: dict[int, list[Flow]] = {}
         for join in self.joins.values():
-            deadline.check()
             matches = join.take(tick)
             if matches is not None:
                 self._hand_out(join, matches, tick, flows)

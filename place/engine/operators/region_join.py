@@ -127,6 +127,7 @@ class RegionJoin:
 
     def take(self, tick: Tick) -> Matches | None:
         """The pairs of objects and regions that come, go, or change while they stay."""
+        deadline.check()
         if self._added or self._removed:
             return self._tell_new(tick)
         if self.key.readings:
