@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from place.errors import PlaceError, StatementError, suggestion
+from place.errors import LimitError, PlaceError, StatementError, suggestion
+from place.model.deadline import OutOfTime
 from place.model.delta import Delta, ordered
 from place.model.result import DeltaList, Result
 from place.model.types import Row, Type
@@ -18,7 +19,12 @@ from place.plan.catalog import Catalog, fold
 from place.plan.define import Load
 from place.plan.explain import explain
 from place.plan.kinds import KINDS, Listed, kind_of
-from place.plan.limits import answer_too_large, check_cost
+from place.plan.limits import (
+    answer_too_large,
+    check_cost,
+    registration_too_slow,
+    select_too_slow,
+)
 from place.plan.query import Query
 from place.runtime.interface import Runtime, TooManyRows
 from place.sql import statements as s
@@ -113,11 +119,22 @@ class Statements:
             results.append(Result(_said(statement, is_done=changed is not catalog)))
             catalog = changed
         if catalog is not before:
-            deltas = self._deliver(self._runtime.change(catalog))
+            try:
+                deltas = self._deliver(self._runtime.change(catalog))
+            except OutOfTime:
+                raise self._too_slow(statements[: len(results)]) from None
             results[-1] = replace(results[-1], deltas=deltas)
         if wrong is not None:
             raise wrong
         return results
+
+    def _too_slow(self, statements: Sequence[tuple[s.Change, str]]) -> LimitError:
+        """The error of a tick that took too long; what stands before its queries takes effect."""
+        names = [each.name for each, _ in statements if isinstance(each, s.RegisterQuery)]
+        first = next(i for i, (c, _) in enumerate(statements) if isinstance(c, s.RegisterQuery))
+        if first:
+            self._tick(statements[:first])
+        return registration_too_slow([name.text for name in names], names[0].at)
 
     # Statements that tell something
 
@@ -147,6 +164,8 @@ class Statements:
             found = self._runtime.ask(query, current().answer // width)
         except TooManyRows as many:
             raise answer_too_large(many.rows, width, select.at) from None
+        except OutOfTime:
+            raise select_too_slow(select.at) from None
         rows = tuple(ordered(found.elements()))
         return Result(counted(len(rows), "row"), query.names, query.types, rows)
 
@@ -167,7 +186,10 @@ class Statements:
             query = bind_query(self._catalog, "", target)
         if statement.analyze and not isinstance(target, s.Name):
             check_cost(query, self._catalog, self._objects, None)
-        observed = self._runtime.analyze(query) if statement.analyze else None
+        try:
+            observed = self._runtime.analyze(query) if statement.analyze else None
+        except OutOfTime:
+            raise select_too_slow(None) from None
         lines = tuple((line,) for line in explain(self._runtime.plan(query), observed))
         return Result("plan", ("plan",), (Type.STRING,), lines)
 

@@ -116,6 +116,19 @@ def test_a_head_and_a_body_have_their_time_and_idle_ones_are_closed(tmp_path: Pa
         wait_for(lambda: listener.connections == 0)
 
 
+def test_more_descriptors_are_asked_for_where_there_may_be_more() -> None:
+    code = """
+import resource
+from place.server.listener import MOST_DESCRIPTORS, descriptor_limit, raise_descriptor_limit
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most // 2, hard))
+assert descriptor_limit() == most // 2
+assert raise_descriptor_limit() == descriptor_limit() == most
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
 BOUNDED = """
 import resource, socket, sys
 from pathlib import Path

@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,9 +89,6 @@ def test_lines_of_json_have_levels_and_facts(
     log.info("nobody asked")
     log.warning("%s: %d late", "Cars", 3, extra={"facts": {"stream": "Cars", "late": 3}})
     logging.getLogger("httpx").info("a request")
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn("a warning of another package", stacklevel=1)
     (line,) = capfd.readouterr().err.splitlines()
     said = json.loads(line)
     assert (said["level"], said["message"], said["late"]) == ("warning", "Cars: 3 late", 3)
@@ -102,6 +98,22 @@ def test_lines_of_json_have_levels_and_facts(
     except ValueError:
         record = log.makeRecord("x", 40, "", 0, "failed", (), sys.exc_info())
     assert "ValueError: a bug" in json.loads(JsonLines().format(record))["traceback"]
+
+
+def test_warnings_of_other_packages_are_not_shown() -> None:
+    """In a process of its own: pytest keeps warnings for itself."""
+    code = """
+import argparse, logging, warnings
+from place.operate.logs import start_logging
+start_logging(argparse.Namespace(log_level="debug", log_json=False))
+warnings.simplefilter("always")
+warnings.warn("a warning of another package")
+logging.getLogger("place.test").warning("ours")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("WARNING ours")
 
 
 def test_the_log_tells_of_late_readings_and_of_slow_ticks(
@@ -145,7 +157,15 @@ def test_what_java_writes_is_one_line_of_the_log_and_nothing_at_the_end(
 
 def test_who_writes_to_a_console_of_somebody_that_was_killed_is_quiet(tmp_path: Path) -> None:
     """As Java does when the process that started it is killed."""
-    child = "import time; time.sleep(1.5); import sys; print('Traceback', file=sys.stderr)"
+    done_at = tmp_path / "done"
+    child = f"""
+import pathlib, sys, time
+time.sleep(1.5)
+try:
+    print("Traceback", file=sys.stderr, flush=True)
+finally:
+    pathlib.Path({str(done_at)!r}).touch()
+"""
     code = f"""
 import os, signal, subprocess, sys
 from place.runtime.spark.console import taken_down
@@ -156,7 +176,25 @@ os.kill(os.getpid(), signal.SIGKILL)
     with (tmp_path / "console").open("w") as out:
         done = subprocess.run([sys.executable, "-c", code], stderr=out, stdout=out)
     assert done.returncode == -9
+    wait_for(done_at.exists)
     assert (tmp_path / "console").read_text() == ""
+
+
+def test_a_worker_whose_pipe_breaks_at_the_end_is_quiet() -> None:
+    """As Spark's Python processes are when it stops while they wait for a task."""
+    code = """
+import traceback
+from place.runtime.spark.task import _spare_the_collector
+_spare_the_collector()
+for kind in (BrokenPipeError, ValueError):
+    try:
+        raise kind("at the end")
+    except Exception:
+        traceback.print_exc()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "ValueError: at the end" in done.stderr
+    assert "BrokenPipeError" not in done.stderr
 
 
 def test_a_home_that_cannot_be_written_is_one_line(

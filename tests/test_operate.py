@@ -102,7 +102,7 @@ def test_status_fits_80_columns() -> None:
     show(status, Console(highlight=False, width=80, file=(out := io.StringIO())))
     lines = out.getvalue().splitlines()
     # Only a file's name may be longer: it has to be copied.
-    assert max(len(line) for line in lines if "set aside" not in line) <= 80
+    assert max(len(line) for line in lines if "are set aside" not in line) <= 80
     assert any("123,456,789" in line and "1,234,567" in line for line in lines)
     assert any("1234.500" in line and "128,974,848.0" in line for line in lines)
     assert any(line.startswith(f"{name} is at 2026-01-01") for line in lines)

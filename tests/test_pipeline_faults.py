@@ -21,9 +21,12 @@ from place.model.clock import Clock
 from place.model.segment import make_segment
 from place.operate.status import read_status
 from place.runtime.durable.kept_ticks import Keep
+from place.runtime.durable.sinks import WebhookTarget
 from place.runtime.durable.storage import StorageFault, StorageFull
 from place.runtime.durable.webhook import signature
 from place.runtime.intake.pushed import readings_of
+from place.runtime.interface import tick_of
+from place.runtime.spark import deliver
 from place.runtime.spark.pipeline import Pipeline
 from place.session import Session
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
@@ -116,6 +119,33 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def test_a_sink_that_does_not_answer_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, receiver: str
+) -> None:
+    monkeypatch.setattr(deliver, "PATIENCE", 0.1)
+    as_it_is, answers = WebhookTarget.deliver, threading.Event()
+
+    def hang(self: WebhookTarget, tick: int, changelog: pa.Table) -> None:
+        assert answers.wait(60)
+        as_it_is(self, tick, changelog)
+
+    monkeypatch.setattr(WebhookTarget, "deliver", hang)
+    with opened() as session:
+        session.sql(CARS)
+        session.sql(NEAR)
+        session.sql(f"CREATE SINK w FOR ALL TO WEBHOOK (url = '{receiver}', secret = 'hush')")
+        for second in range(1, 4):
+            row = reading(second, 1, 1, second)
+            session.push("Cars", [row], time=(START + second) * 1_000_000)
+        assert len(session.answer("near")) == 3
+        assert Receiver.got == []
+        answers.set()
+        runtime_of(session).deliveries.settle()
+        assert runtime_of(session).deliveries.delivered() == tick_of(runtime_of(session))
+    rows = [json.loads(line)["row"] for body in Receiver.got for line in body.splitlines()]
+    assert rows == [[1, "a"], [2, "a"], [3, "a"]]
+
+
 @pytest.fixture
 def receiver() -> Iterator[str]:
     Receiver.answers, Receiver.got = [], []
@@ -144,6 +174,7 @@ def test_a_webhook_gets_every_tick_also_if_it_fails_at_first(receiver: str) -> N
             assert time.monotonic() < deadline
             runtime.tend()
             time.sleep(0.05)
+        runtime.deliveries.settle()
         assert not runtime.deliveries.failures()
         assert session.sql("DESCRIBE w").rows[0][0].endswith("secret = '***')")  # type: ignore[union-attr]
     rows = [json.loads(line)["row"] for body in Receiver.got for line in body.splitlines()]

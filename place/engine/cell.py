@@ -36,6 +36,7 @@ from place.engine.stores import Stores
 from place.engine.surroundings import Surroundings
 from place.engine.tick import Due, Tick
 from place.kernels.arrays import Longs
+from place.model import deadline
 from place.model.schema import Stream
 from place.model.time import BEGINNING
 from place.plan.logical import Knowledge
@@ -280,6 +281,7 @@ class Cell:
         marks: list[Marks] = []
         alike: list[Compiled] = []
         for query in queries:
+            deadline.check()
             if query.query_table is None and not self.place.has_query(changes.beside or query.name):
                 continue
             like = compile_alike(alike[0], query) if alike else None

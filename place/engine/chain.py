@@ -45,6 +45,7 @@ from place.engine.operators.window import Window
 from place.engine.tick_readings import reading_ranks
 from place.errors import InternalError
 from place.kernels.arrays import Longs
+from place.model import deadline
 from place.model.delta import Sign
 from place.model.schema import Column as Field
 from place.model.schema import Stream
@@ -93,6 +94,7 @@ class Chain:
         """Send a flow of the region join (or of several cells) through the operators, from the
         lowest to the highest: the rows that join and leave answers."""
         for operator in self.operators:
+            deadline.check()
             with counters.timed((id(self), operator.name)):
                 flow = operator.take(flow, span)
             if not isinstance(operator, Project):

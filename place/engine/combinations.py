@@ -22,6 +22,7 @@ from place.engine.sides import (
 from place.engine.vector import holds
 from place.kernels.arrays import Floats, Longs
 from place.kernels.box_join import join_boxes
+from place.model import deadline
 from place.plan.expression import Expression, conjunction, sources_of
 
 FEW = 64
@@ -182,6 +183,7 @@ class Extender:
         return self._extend(some, step, partners)
 
     def _extend(self, some: Combinations, step: Step, partners: Partners) -> Combinations:
+        deadline.check()
         sides = step.sides
         read: set[int] = set()
         for part in sides.parts:

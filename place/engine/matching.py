@@ -24,11 +24,14 @@ from place.kernels.arrays import Bools, Floats, Longs, runs_of
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, BulkMatcher, match_bulk
 from place.kernels.inside import SPHERE_CIRCLE, inside_pairs, unit_vectors
 from place.kernels.version_links import merge_within_instants, pick_versions
+from place.model import deadline
 
 Passes = Callable[[Columns], Bools]
 """A filter below the join: which rows of the subject meet regions at all."""
 
 NO_VECTORS = np.empty((0, 3))
+PIECE = 1 << 14
+"""Pairs of a point and a shape, which may have many corners, that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +332,11 @@ class Matcher:
         if 2 * len(rows) > len(places) and (state.kinds[rows] == SPHERE_CIRCLE).any():
             vectors = unit_vectors(places[:, 0].copy(), places[:, 1].copy())
         shapes = (state.kinds, state.params, *self._polygons.arrays())
-        inside_pairs(rows, points, np.ascontiguousarray(places), vectors, *shapes, found)
+        at = np.ascontiguousarray(places)
+        for start in range(0, len(rows), PIECE):
+            deadline.check()
+            some = slice(start, start + PIECE)
+            inside_pairs(rows[some], points[some], at, vectors, *shapes, found[some])
         return found
 
 

@@ -23,6 +23,10 @@ from place.model.clock import ceil_all
 from place.model.schema import Stream
 from place.plan.query import Query
 
+PIECE, MOST_PIECES = 1 << 20, 32
+"""A long history is replayed in pieces of so many messages; in more messages, if the pieces would
+be too many, since each of them looks at all that still waits."""
+
 
 class Timeline:
     """A cell that takes the readings of a set of streams in the order of their instants."""
@@ -69,6 +73,16 @@ class Timeline:
             found = self.cell.take(self.instant, until, told, heard, stage)
         self.instant = max(self.instant, until)
         return found
+
+    def milestones(self, until: int) -> list[int]:
+        """Instants up to `until`, which is the last of them: between two of them lies a bounded
+        part of the messages that wait, so that one can stop there."""
+        times = [messages.times for waiting in self.pending.values() for messages in waiting]
+        size = max(PIECE, sum(map(len, times)) // MOST_PIECES + 1)
+        if sum(map(len, times)) <= size:
+            return [until]
+        cuts = np.sort(np.concatenate(times))[size - 1 :: size]
+        return [*np.unique(cuts[(cuts > self.instant) & (cuts < until)]).tolist(), until]
 
     def _ready(self, name: str, until: int) -> Due | None:
         """The messages of a stream up to an instant with their instants."""

@@ -22,6 +22,7 @@ from place.engine.objects import Messages, Objects
 from place.engine.observed import observed
 from place.engine.partial_answers import Found
 from place.engine.timeline import Timeline
+from place.model import deadline
 from place.model.clock import Clocks
 from place.model.reading import Advance
 from place.model.schema import Stream
@@ -159,7 +160,9 @@ class Worker:
         self._rise()
         timeline = self._open(query.streams, max(self.histories[n].floor for n in query.streams))
         timeline.register([query], tables, beside=beside)
-        timeline.advance(until)
+        for instant in timeline.milestones(until):
+            deadline.check()
+            timeline.advance(instant)
         return timeline.cell.content(query.name)
 
     def _rise(self) -> None:

@@ -27,7 +27,7 @@ from place.plan.expression import (
 )
 from place.plan.query import Query
 from place.sql import statements as s
-from place.sql.limits import DAY, check, exceeded
+from place.sql.limits import DAY, check, current, exceeded
 
 Count = Callable[[str], int]
 """How many objects a stream has now."""
@@ -119,6 +119,33 @@ def answer_too_large(rows: int, columns: int, at: s.Position | None) -> LimitErr
         at,
         _SMALLER,
     )
+
+
+def select_too_slow(at: s.Position | None) -> LimitError:
+    """What to say of a SELECT that took too long."""
+    return _too_slow("the answer takes longer than {most} seconds", at, "")
+
+
+def registration_too_slow(names: Sequence[str], at: s.Position | None) -> LimitError:
+    """What to say of queries that were registered together, and of which none is."""
+    if len(names) == 1:
+        what = f'the first answer of query "{_plain(names[0])}" takes longer than {{most}} seconds'
+        return _too_slow(what, at, "")
+    what = (
+        f"the first answers of {len(names):,} queries take longer than {{most}} seconds together,"
+        " and none of them is registered"
+    )
+    return _too_slow(what, at, "register fewer of them at a time; ")
+
+
+def _too_slow(what: str, at: s.Position | None, hint: str) -> LimitError:
+    hint += "ask for fewer objects by WHERE or INSIDE, join fewer rows, or take a shorter WINDOW"
+    return exceeded("seconds", current().seconds + 1, what, at, hint)
+
+
+def _plain(name: str) -> str:
+    """A name within a text that is formatted."""
+    return name.replace("{", "{{").replace("}", "}}")
 
 
 def fanout(query: Query, catalog: Catalog, objects: Count) -> int:

@@ -43,6 +43,14 @@ class Journal:
         """The catalog became this version here."""
         self._db.execute("INSERT INTO journal (kind, time) VALUES ('version', ?)", (version,))
 
+    def withdraw_version(self, version: int) -> None:
+        """The catalog, which was told last to be this version, has not become it after all."""
+        self._db.execute(
+            "DELETE FROM journal WHERE kind = 'version' AND time = ?"
+            " AND position = (SELECT MAX(position) FROM journal)",
+            (version,),
+        )
+
     def append(self, inputs: list[Input]) -> None:
         """Readings and advances, all of them or none."""
         self._db.execute("BEGIN IMMEDIATE")

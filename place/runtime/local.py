@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from place.engine.answers import Answers
 from place.engine.changes import Change, settle
+from place.engine.checkpoint import load_worker, save_worker
 from place.engine.columns import Dictionary
 from place.engine.matrix import Matrix
 from place.engine.partial_answers import Found, PartialAnswer
 from place.engine.worker import PROBE, Segment, Told, Worker
+from place.model import deadline
+from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
 from place.model.reading import Advance, Input, Reading
 from place.model.schema import Stream
@@ -27,6 +31,7 @@ from place.runtime.intake.check import last_late
 from place.runtime.interface import Listener, Runtime, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
+from place.sql.limits import current
 
 
 class LocalRuntime:
@@ -46,10 +51,10 @@ class LocalRuntime:
         self._answers = Answers(Dictionary())
         self._reasons: dict[str, str] = {}
         if self._journal is not None:
-            replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
+            replay(self._journal, lambda v: self._follow(self._store.load(v)), self._take)
             if self._store.version() != self.catalog.version:  # killed before the journal had it
                 self._journal.append_version(self._store.version())
-                self._become(self._store.load())
+                self._follow(self._store.load())
 
     def close(self) -> None:
         """Stop; what was durable stays."""
@@ -65,10 +70,24 @@ class LocalRuntime:
 
     def change(self, catalog: Catalog) -> list[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""
-        self._store.save(self.catalog, catalog)
+        before = self.catalog
+        _, begun = catalog.queries.since(before.queries)
+        states = _States(self.workers, before, catalog) if begun else None
+        self._store.save(before, catalog)
         if self._journal is not None:
             self._journal.append_version(catalog.version)
-        return self._become(catalog)
+        try:
+            with deadline.at_most(current().seconds if begun else None):
+                found = self._become(catalog)
+        except OutOfTime:
+            assert states is not None
+            self.catalog = replace(before, version=catalog.version + 1)
+            self.workers = states.workers(self.catalog)
+            self._store.save(catalog, self.catalog)
+            if self._journal is not None:
+                self._journal.withdraw_version(catalog.version)
+            raise
+        return self._settled(found)
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
@@ -86,7 +105,7 @@ class LocalRuntime:
 
     def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query now, registered or not."""
-        return self._probe(query, most)
+        return self._probe(query, most, current().seconds)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -100,10 +119,11 @@ class LocalRuntime:
         answers = Answers(Dictionary())
         found: list[Found] = []
         seen = []
-        for worker in self.workers:
-            some, observed = worker.trial(query, self.catalog.arrow_of)
-            found += some
-            seen.append(observed)
+        with self._at_most(current().seconds):
+            for worker in self.workers:
+                some, observed = worker.trial(query, self.catalog.arrow_of)
+                found += some
+                seen.append(observed)
         merge(found, answers)
         return Observed.together([*seen, answers.observed(PROBE)])
 
@@ -122,22 +142,39 @@ class LocalRuntime:
         name = self.catalog.streams[fold(stream)].name
         return self._reasons.get(name) if self.workers[0].late[name] else None
 
-    def _become(self, catalog: Catalog) -> list[Delta]:
+    def _follow(self, catalog: Catalog) -> list[Delta]:
+        """Go over to a version that was accepted, however long it takes."""
+        return self._settled(self._become(catalog))
+
+    def _become(self, catalog: Catalog) -> list[Found]:
         self.catalog = catalog
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
-        found = [
+        return [
             each for worker in self.workers for each in worker.become(catalog, catalog.arrow_of)
         ]
+
+    def _settled(self, found: Iterable[Found]) -> list[Delta]:
         return _deltas(settle(merge(found, self._answers)))
 
-    def _probe(self, query: Query, most: int | None = None) -> Answer:
-        found = [
-            each for worker in self.workers for each in worker.probe(query, self.catalog.arrow_of)
-        ]
-        changes = settle(merge(found, Answers(Dictionary())))
+    def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
+        tables = self.catalog.arrow_of
+        with self._at_most(seconds):
+            found = [each for worker in self.workers for each in worker.probe(query, tables)]
+            changes = settle(merge(found, Answers(Dictionary())))
         check_rows(sum(map(len, changes)), most)
         return Counter(delta.row for change in changes for delta in change.deltas())
+
+    @contextlib.contextmanager
+    def _at_most(self, seconds: float | None) -> Iterator[None]:
+        """A query is asked meanwhile; if it takes too long, nothing is left of it."""
+        states = _States(self.workers, self.catalog, self.catalog)
+        try:
+            with deadline.at_most(seconds):
+                yield
+        except OutOfTime:
+            self.workers = states.workers(self.catalog)
+            raise
 
     def _take(self, inputs: Sequence[Input]) -> list[Delta]:
         return _deltas(self.take(told_of(self.catalog, inputs)))
@@ -149,6 +186,39 @@ class LocalRuntime:
             definition = self.catalog.streams[fold(late.stream)]
             self._reasons[late.stream] = last_late(definition, late.table)
         return settle(merge(found, self._answers))
+
+
+class _States:
+    """What workers were before a query began, of which nothing may be left if it takes too long.
+
+    Only what a query that begins may change is kept from before: the clocks of streams that have
+    said nothing. All else that a worker saves is untouched by it, and is saved when it is needed;
+    but for a change that does more than that.
+    """
+
+    def __init__(self, workers: Sequence[Worker], before: Catalog, after: Catalog) -> None:
+        self._workers = list(workers)
+        self._clocks = [(worker.clocks.times(), worker.clocks.parts()) for worker in workers]
+        ended, _ = after.queries.since(before.queries)
+        more = [*ended, *(name for part in after.streams.since(before.streams) for name in part)]
+        does_more = bool(more) or after.revisions != before.revisions
+        self._saved = [save_worker(worker) for worker in workers] if does_more else None
+
+    def workers(self, catalog: Catalog) -> list[Worker]:
+        """The workers as they were, with a catalog that has the same in it."""
+        saved = self._saved or [save_worker(worker) for worker in self._workers]
+        made = []
+        for worker, state, clocks in zip(self._workers, saved, self._clocks, strict=True):
+            again = load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
+            again.clocks.set_times(*clocks)
+            read = {query.streams for query in catalog.queries.values()}
+            again.timelines = {
+                streams: line
+                for streams, line in again.timelines.items()
+                if len(streams) == 1 or streams in read
+            }
+            made.append(again)
+        return made
 
 
 def plan_of(runtime: Runtime, query: Query) -> Plan:

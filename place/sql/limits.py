@@ -70,6 +70,9 @@ class Limits:
     """Rows of tables, and combinations of them, that one object meets in a join."""
     work: int = 2_000_000_000
     """Objects, with the rows that each of them meets, times the columns and conditions."""
+    seconds: int = 3_600
+    """What the answer of a SELECT may take, and the first answers of queries that are registered
+    together."""
 
     def __hash__(self) -> int:
         return self._hash
@@ -99,6 +102,7 @@ CLIENTS = Limits(
     answer=2_000_000,
     fanout=100_000,
     work=200_000_000,
+    seconds=10,
 )
 """What clients of a server may ask for, unless its settings say otherwise."""
 NONE = Limits(**{each.name: sys.maxsize for each in fields(Limits)})

@@ -26,6 +26,7 @@ from place.kernels.arrays import Bools, Floats, Ints, Longs, merged_values
 from place.kernels.inside import unit_vectors
 from place.kernels.nearest import NearestMatcher
 from place.kernels.nearest_walk import walk_nearest
+from place.model import deadline
 from place.model.schema import Column, Relation, Stream
 from place.model.space import Space
 from place.model.types import Type
@@ -130,6 +131,7 @@ class Nearest:
 
     def _match(self, events: _Events, step: int) -> _Found:
         """One instant by the matcher."""
+        deadline.check()
         rows, store = self.rows, self._store
         slots = events.at(step)
         moved = np.zeros(store.size, np.bool_)

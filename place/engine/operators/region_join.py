@@ -32,6 +32,7 @@ from place.engine.vector import same_rows
 from place.engine.versions import Versions
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.moving_regions import lay_around
+from place.model import deadline
 from place.model.space import Space
 from place.plan.query import Around
 
@@ -126,6 +127,7 @@ class RegionJoin:
 
     def take(self, tick: Tick) -> Matches | None:
         """The pairs of objects and regions that come, go, or change while they stay."""
+        deadline.check()
         if self._added or self._removed:
             return self._tell_new(tick)
         if self.key.readings:
@@ -276,6 +278,7 @@ class RegionJoin:
         if len(focals):
             places = places.copy()
         for instant in tick.instants.tolist():
+            deadline.check()
             low, high = np.searchsorted(moves.instants, [instant, instant + 1]).tolist()
             moves.between(low, high).apply(index)
             low, high = np.searchsorted(focals.instants, [instant, instant + 1]).tolist()

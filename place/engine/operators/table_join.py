@@ -18,6 +18,7 @@ from place.engine.sides import Sides, boxes_of_rows, points_of, sides_of
 from place.engine.vector import holds
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.box_join import BoxIndex, join_boxes
+from place.model import deadline
 from place.plan.expression import Expression, conjunction, sources_of
 
 MOST_AT_ONCE = 1 << 22
@@ -139,6 +140,7 @@ class TableJoin(Stateless):
 
     def _piece(self, beside: _Beside, flow: Flow, first: int) -> tuple[Flow, Longs]:
         """Rows beside all rows of a table that fit, and which row of all each is of."""
+        deadline.check()
         sides, rows = beside.sides, self._parameters.beside(flow)
         if beside.index is not None:
             points = points_of(sides, rows, len(flow), self._dictionary)

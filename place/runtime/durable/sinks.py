@@ -7,6 +7,7 @@ delivered again under the same names and ids.
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -82,6 +83,10 @@ class Delivery:
     target: Target
     tick: int
     attempts: Attempts = field(default_factory=Attempts)
+    thread: threading.Thread | None = None
+    """Delivers, while there is something to deliver."""
+    is_slow: bool = False
+    """Did it take so long the last time that no tick should wait for it?"""
 
 
 def progress_file(sink: Sink, since: int) -> str:

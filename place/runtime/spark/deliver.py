@@ -1,7 +1,13 @@
-"""Delivery: after each tick, and after a restart, every sink gets the ticks it has not got yet."""
+"""Delivery: after each tick, and after a restart, every sink gets the ticks it has not got yet.
+
+Each sink has a thread while there is something to deliver. A tick waits a moment for it, so that
+whoever pushes finds the deltas where they belong; but a sink that does not answer holds up nobody.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,7 +19,6 @@ from place.model.schema import External, Sink
 from place.plan.catalog import fold
 from place.runtime.durable.crash import point
 from place.runtime.durable.deltas import WHOLE
-from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.sinks import (
     HOLD_BYTES,
     HOLD_TICKS,
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
 
 
+PATIENCE = 1.0
+"""Seconds that a tick waits for its sinks, unless they took longer the last time."""
 HELD = "held"
 """The fact about a home that tells which deltas others than its sinks still need."""
 
@@ -62,12 +69,14 @@ class Deliveries:
     def __init__(self, runtime: SparkRuntime) -> None:
         self._runtime = runtime
         self._known: dict[str, Delivery] = {}
+        self._lock = threading.Lock()
+        self._is_closing = False
         self.others: Callable[[], int] = self._remembered
         """The last tick that all others have got for whom deltas are kept."""
 
     def delivered(self) -> int:
         """The last tick that all sinks have got, and all others for whom deltas are kept."""
-        return min([self.others(), *(d.tick for d in self._known.values())])
+        return min([self.others(), *(d.tick for d in list(self._known.values()))])
 
     def may_hold(self, tick: int) -> bool:
         """Are deltas after a tick still kept for somebody else who does not take them?"""
@@ -100,7 +109,7 @@ class Deliveries:
     def check(self) -> None:
         """Raise if a sink is so far behind that its deltas would have to be given up."""
         kept = self._runtime.pipeline.kept
-        for delivery in self._known.values():
+        for delivery in list(self._known.values()):
             if kept.is_overdue(delivery.tick):
                 behind = kept.count_after(delivery.tick)
                 raise ConfigurationError(
@@ -143,15 +152,64 @@ class Deliveries:
         url = str(sink.target.option("url"))
         return WebhookTarget(Address(url, str(secret) if secret else None, trusted=True))
 
-    def deliver(self, newest: Manifest) -> None:
+    def deliver(self) -> None:
         """Give every sink what it has not got; one that fails is tried again after a pause."""
-        for delivery in self._known.values():
-            if delivery.attempts.is_due:
-                try:
-                    self._deliver(delivery, newest)
-                    delivery.attempts.succeed()
-                except Exception as error:  # of a connector, a file system, an address
-                    delivery.attempts.fail(error)
+        begun = []
+        for delivery in list(self._known.values()):
+            with self._lock:
+                if (
+                    delivery.thread is None
+                    and delivery.attempts.is_due
+                    and self._is_behind(delivery)
+                ):
+                    name = f"place-sink-{delivery.sink.name}"
+                    thread = threading.Thread(
+                        target=self._run, args=(delivery,), name=name, daemon=True
+                    )
+                    delivery.thread = thread
+                    begun.append((delivery, thread))
+        for _, thread in begun:
+            thread.start()
+        until = time.monotonic() + PATIENCE
+        for delivery, thread in begun:
+            if not delivery.is_slow:
+                thread.join(max(0.0, until - time.monotonic()))
+
+    def settle(self) -> None:
+        """Wait until all sinks have got what there is, or have failed."""
+        for delivery in list(self._known.values()):
+            if (thread := delivery.thread) is not None:
+                thread.join()
+
+    def close(self) -> None:
+        """Stop after the ticks that are being delivered."""
+        self._is_closing = True
+        self.settle()
+
+    def _is_behind(self, delivery: Delivery) -> bool:
+        """Is there something to deliver to a sink that is still one of the catalog's?"""
+        last = self._runtime.last
+        is_known = self._known.get(delivery.sink.name) is delivery and not self._is_closing
+        return is_known and last is not None and delivery.tick < last.tick
+
+    def _run(self, delivery: Delivery) -> None:
+        """Deliver until the sink has got all; in a thread of its own."""
+        while True:
+            with self._lock:
+                if not self._is_behind(delivery):
+                    delivery.thread = None
+                    break
+            began = time.monotonic()
+            try:
+                self._deliver(delivery)
+                delivery.attempts.succeed()
+            except Exception as error:  # of a connector, a file system, an address
+                delivery.attempts.fail(error)
+                with self._lock:
+                    delivery.thread = None
+                break
+            finally:
+                delivery.is_slow = time.monotonic() - began > PATIENCE
 
     def wants_retry(self) -> bool:
         """Is there a sink that has failed and whose pause is over?"""
@@ -159,17 +217,20 @@ class Deliveries:
 
     def retry(self) -> None:
         """Try those again that have failed and whose pause is over."""
-        last = self._runtime.last
-        if last is not None and self.wants_retry():
-            self.deliver(last)
+        if self.wants_retry():
+            self.deliver()
 
-    def _deliver(self, delivery: Delivery, newest: Manifest) -> None:
+    def _deliver(self, delivery: Delivery) -> None:
+        newest = self._runtime.last
+        assert newest is not None
         storage = self._runtime.pipeline.storage
         names = set(delivery.sink.queries) if delivery.sink.queries is not None else None
         query = None
         if names is not None and len(names) == 1 and isinstance(delivery.target, ParquetTarget):
             query = self._runtime.catalog.queries.get(fold(next(iter(names))))
         for found in self._runtime.deltas.after((delivery.tick, WHOLE), newest.tick):
+            if not self._is_behind(delivery):
+                return
             changelog = found.changelog(names, query)
             if changelog.num_rows:
                 delivery.target.deliver(found.tick, changelog)

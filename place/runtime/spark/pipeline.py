@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 from place.engine.changes import settle
 from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, InternalError, PlaceError
+from place.model import deadline
+from place.model.deadline import OutOfTime
 from place.model.types import Row
 from place.plan.catalog import Catalog
 from place.plan.explain import Observed
@@ -127,18 +129,24 @@ class Pipeline:
 
     # One tick
 
-    def tick(self, catalog: Catalog, entry: Entry) -> Manifest:
-        """Run a tick, commit it, and call everyone who waits for commits."""
+    def tick(self, catalog: Catalog, entry: Entry, seconds: float | None = None) -> Manifest:
+        """Run a tick, commit it, and call everyone who waits for commits.
+
+        Queries that begin with it may take so many seconds in each cell; then an OutOfTime, and no
+        tick.
+        """
         with self._lock:
             began = time.perf_counter()
             previous = self.last
             number = 1 if previous is None else previous.tick + 1
-            job = self._job(number, catalog)
+            job = replace(self._job(number, catalog), seconds=seconds)
             try:
                 if not self._merger.is_known:
                     self._remember(job)
                 self._merger.is_known = False  # until the tick is committed
                 results = self._run(job, entry)
+                if any(result.is_out_of_time for result in results):
+                    raise OutOfTime
                 ran = time.perf_counter()
                 answered = self._answer(job, catalog, results)
             except PlaceError:
@@ -162,21 +170,31 @@ class Pipeline:
             return manifest
 
     def probe(
-        self, catalog: Catalog, queries: Sequence[Query], most: int | None = None
+        self,
+        catalog: Catalog,
+        queries: Sequence[Query],
+        most: int | None = None,
+        seconds: float | None = None,
     ) -> list[list[Row]]:
-        """The answers of queries as of the last tick, in one action; of `most` rows each."""
+        """The answers of queries as of the last tick, in one action; of `most` rows each, and in
+        so many seconds, in each cell and where their parts are put together."""
         with self._lock:
-            cells = self._probe_cells(self._job(0, catalog), queries, most)
-            return [
-                whole_rows(query, found, most) for query, found in zip(queries, cells, strict=True)
-            ]
+            job = replace(self._job(0, catalog), seconds=seconds)
+            cells = self._probe_cells(job, queries, most)
+            with deadline.at_most(seconds):
+                return [
+                    whole_rows(query, found, most)
+                    for query, found in zip(queries, cells, strict=True)
+                ]
 
-    def observe(self, catalog: Catalog, query: Query) -> Observed:
+    def observe(self, catalog: Catalog, query: Query, seconds: float | None = None) -> Observed:
         """What has passed through the plan of a query, in the cells as they are in memory."""
         with self._lock:
-            job, places = self._job(0, catalog), self.matrix.places()
+            job, places = replace(self._job(0, catalog), seconds=seconds), self.matrix.places()
             asked = self._context.parallelize(places, len(places))
-            found = self._collect(asked.map(lambda place: observe_cell(job, place, query)))
+            found = _in_time(
+                self._collect(asked.map(lambda place: observe_cell(job, place, query)))
+            )
             parts = [part for _, part in found if part is not None]
             seen = [seen for seen, _ in found]
             return Observed.together([*seen, self._merger.observed(query, parts)])
@@ -187,7 +205,9 @@ class Pipeline:
         """For each query, what each cell has of its answer."""
         places = self.matrix.places()
         asked = self._context.parallelize(places, len(places))
-        found = self._collect(asked.map(lambda place: probe_cell(job, place, queries, most)))
+        found = _in_time(
+            self._collect(asked.map(lambda place: probe_cell(job, place, queries, most)))
+        )
         return [list(each) for each in zip(*found, strict=True)]
 
     def _remember(self, job: Job) -> None:
@@ -337,6 +357,13 @@ class Pipeline:
 
     delivered: Callable[[], int] = staticmethod(lambda: 1 << 62)
     """The last tick that all sinks have got; later ones are kept for them."""
+
+
+def _in_time(found: list[Any | None]) -> list[Any]:
+    """What cells have found, if none of them took too long."""
+    if any(each is None for each in found):
+        raise OutOfTime
+    return found
 
 
 def _as_it_is(item: TickInput) -> TickInput:

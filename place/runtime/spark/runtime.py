@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from place.engine.matrix import Matrix
 from place.engine.worker import Told
 from place.errors import ConfigurationError, PlaceError
+from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
 from place.model.reading import Input
 from place.model.schema import Sink, Stream
@@ -49,6 +50,7 @@ from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.spark.task import AdvanceInput, FileInput
 from place.runtime.store import CatalogStore
+from place.sql.limits import current
 
 LOG = logging.getLogger("place.spark")
 
@@ -115,8 +117,7 @@ class SparkRuntime:
         self.deliveries.follow()
         self.pipeline.on_commit = [self._committed]
         self.pipeline.delivered = self.deliveries.delivered
-        if last is not None:
-            self.deliveries.deliver(last)
+        self.deliveries.deliver()
         self._roll_forward()
 
     def _place(self, storage: str | None) -> str:
@@ -137,7 +138,7 @@ class SparkRuntime:
             LOG.info("readings of before are taken first: %d", self.ingest.waiting()[0])
         newest = self._store.load()
         if newest.version != self.catalog.version:
-            self._adopt(newest)
+            self._adopt(newest)  # which was accepted, however long it takes
         while self.ingest.due():
             try:
                 self.pump()
@@ -169,10 +170,10 @@ class SparkRuntime:
                         error,
                     )
 
-    def tick(self, entry: Entry) -> Manifest:
-        """Run a tick with the catalog as it is."""
+    def tick(self, entry: Entry, seconds: float | None = None) -> Manifest:
+        """Run a tick with the catalog as it is; queries that begin may take so many seconds."""
         with self.pipeline.lock:
-            return self.pipeline.tick(self.catalog, entry)
+            return self.pipeline.tick(self.catalog, entry, seconds)
 
     def check_sinks(self) -> None:
         """Raise if a sink is so far behind that no more should be taken in."""
@@ -180,7 +181,7 @@ class SparkRuntime:
 
     def _committed(self, manifest: Manifest) -> None:
         """A tick is done: sinks and subscribers get its deltas."""
-        self.deliveries.deliver(manifest)
+        self.deliveries.deliver()
         if self.listener is not None and not self._is_own and manifest.deltas:
             self.listener(self._deltas(manifest))
 
@@ -215,10 +216,7 @@ class SparkRuntime:
     def tend(self) -> None:
         """Try sinks again that have failed, take up readings that were put back, and raise what
         has ended a source."""
-        if self.deliveries.wants_retry():
-            with self.idle() as is_idle:
-                if is_idle:
-                    self.deliveries.retry()
+        self.deliveries.retry()
         self.ingest.restore()
         self.sources.check()
 
@@ -250,6 +248,7 @@ class SparkRuntime:
     def close(self) -> None:
         """Stop; what was durable stays."""
         self.sources.stop()
+        self.deliveries.close()
         self._store.close()
         self.home.close()
         if self._scratch is not None:
@@ -263,17 +262,23 @@ class SparkRuntime:
             deltas: list[Delta] = []
             while (manifest := self.pump()) is not None:
                 deltas += self._deltas(manifest)
+            _, begun = catalog.queries.since(self.catalog.queries)
             self._store.save(self.catalog, catalog)
-            deltas += self._deltas(self._adopt(catalog))
+            try:
+                deltas += self._deltas(self._adopt(catalog, current().seconds if begun else None))
+            except OutOfTime:
+                if self.listener is not None and deltas:
+                    self.listener(deltas)  # nobody gets them by this call
+                raise
         self.sources.follow()
         return deltas
 
-    def _adopt(self, catalog: Catalog) -> Manifest:
+    def _adopt(self, catalog: Catalog, seconds: float | None = None) -> Manifest:
         """Make a tick of a version that is in the store; if that fails, take the version back."""
         before, self.catalog = self.catalog, catalog
         self.deliveries.forget_dropped()
         try:
-            manifest = self.tick(Entry())
+            manifest = self.tick(Entry(), seconds)
         except Exception:  # also what cannot be sent to tasks: it must not stop later ticks
             self.catalog = replace(before, version=catalog.version + 1)
             self._store.save(catalog, self.catalog)
@@ -347,7 +352,7 @@ class SparkRuntime:
 
     def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
-        return self._probe(query, most)
+        return self._probe(query, most, current().seconds)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -355,7 +360,7 @@ class SparkRuntime:
 
     def analyze(self, query: Query) -> Observed:
         """What passed through the plan of a registered query; of any other, now."""
-        return self.pipeline.observe(self.catalog, query)
+        return self.pipeline.observe(self.catalog, query, current().seconds)
 
     def statistics(self, stream: str) -> dict[str, int]:
         """Counts of a stream: objects, readings, late, bad."""
@@ -391,8 +396,8 @@ class SparkRuntime:
                     raise
         raise AssertionError
 
-    def _probe(self, query: Query, most: int | None = None) -> Answer:
-        (rows,) = self.pipeline.probe(self.catalog, [query], most)
+    def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
+        (rows,) = self.pipeline.probe(self.catalog, [query], most, seconds)
         return Counter(rows)
 
     def _deltas(self, manifest: Manifest) -> list[Delta]:

@@ -121,6 +121,7 @@ class Sources:
                 self._wait(running)
         finally:
             self.stop()
+        self._runtime.deliveries.settle()
 
     def stop(self) -> None:
         """Stop reading; a tick that has begun is finished first."""

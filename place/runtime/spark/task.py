@@ -16,7 +16,7 @@ import traceback
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,8 @@ from place.engine.checkpoint import load_worker, save_worker
 from place.engine.matrix import Matrix, Place
 from place.engine.partial_answers import Found, PartialAnswer
 from place.engine.worker import Segment, TableOf, Told, Worker
+from place.model import deadline
+from place.model.deadline import OutOfTime
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.types import Row
@@ -119,6 +121,8 @@ class Job:
     states: dict[str, Saved]
     driver: int
     clocks: Mapping[str, int | None] = field(default_factory=dict)
+    seconds: float | None = None
+    """How long queries that begin, or are asked, may take in a cell."""
 
     def arrival(self, stream: Stream, at: int) -> int:
         """When readings come that have no time of their own, if a clock says that it was `at`.
@@ -152,6 +156,8 @@ class CellResult:
     instants: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     times: dict[str, float] = field(default_factory=dict)
+    is_out_of_time: bool = False
+    """Queries that begin took too long, and nothing was done."""
 
 
 def cell_name(place: Place) -> str:
@@ -281,7 +287,11 @@ def run_cell(job: Job, place: Place, inputs: Sequence[TickInput]) -> CellResult:
     clock.lap("route")
     found: list[Found] = []
     if worker.catalog.version != job.after.value.version:
-        found += worker.become(job.after.value, _tables(job.storage, job.after.value))
+        try:
+            with deadline.at_most(job.seconds):
+                found += worker.become(job.after.value, _tables(job.storage, job.after.value))
+        except OutOfTime:  # nothing that Spark should try again; the worker is not kept
+            return replace(result, is_out_of_time=True)
     found += worker.take(told)
     changes = [each for each in found if isinstance(each, Change)]
     parts = [each for each in found if isinstance(each, PartialAnswer)]
@@ -335,12 +345,17 @@ of which none are made if they are too many."""
 
 def probe_cell(
     job: Job, place: Place, queries: Sequence[Query], most: int | None = None
-) -> list[Probed]:
-    """This cell's parts of the answers of queries."""
+) -> list[Probed] | None:
+    """This cell's parts of the answers of queries; None if they take too long."""
     worker = _resume(job, place)
+    tables = _tables(job.storage, worker.catalog)
+    try:
+        with deadline.at_most(job.seconds):
+            asked = [worker.probe(query, tables) for query in queries]
+    except OutOfTime:  # the worker, in which a query was left in the middle, is not kept
+        return None
     answers: list[Probed] = []
-    for query in queries:
-        found = worker.probe(query, _tables(job.storage, worker.catalog))
+    for found in asked:
         parts = [each for each in found if isinstance(each, PartialAnswer)]
         changes = settle([each for each in found if isinstance(each, Change)])
         count = sum(map(len, changes))
@@ -353,15 +368,19 @@ def probe_cell(
     return answers
 
 
-def observe_cell(job: Job, place: Place, query: Query) -> tuple[Observed, bytes | None]:
+def observe_cell(job: Job, place: Place, query: Query) -> tuple[Observed, bytes | None] | None:
     """What has passed through the plan of a query in this cell; one that is not registered is
-    asked, and its part is as `write_parts` has it."""
+    asked, and its part is as `write_parts` has it. None if it takes too long."""
     worker = _resume(job, place)
     parts: list[PartialAnswer] = []
     if worker.catalog.queries.get(fold(query.name)) == query:
         seen = worker.observed(query)
     else:
-        found, seen = worker.trial(query, _tables(job.storage, worker.catalog))
+        try:
+            with deadline.at_most(job.seconds):
+                found, seen = worker.trial(query, _tables(job.storage, worker.catalog))
+        except OutOfTime:
+            return None
         parts = [each for each in found if isinstance(each, PartialAnswer)]
     cell = cell_name(place)
     if cell in job.states:
