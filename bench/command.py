@@ -13,6 +13,7 @@ from bench import (
     cache,
     knn,
     match,
+    pairs,
     papers,
     pipeline,
     progressive,
@@ -54,6 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_knn(benches)
     _add_tick(benches)
     _add_serve(benches)
+    pairs.add_parser(benches)
     rules_command.add_parsers(benches)
     cache.add_parser(benches)
     pipeline.add_parser(benches)

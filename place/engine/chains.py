@@ -175,7 +175,10 @@ class Chains:
         ]
         areas = [area_of(spec, i) for i in range(spec.width)]
         parameters, dictionary = chain.parameters, self._dictionary
-        return StreamJoin(spec, elements, parameters, areas, dictionary, self._threads)
+        is_whole = self._matrix.rows == 1
+        return StreamJoin(
+            spec, elements, parameters, areas, dictionary, self._threads, is_whole=is_whole
+        )
 
     # What is held
 

@@ -7,14 +7,15 @@ with whichever source the conditions tie most closely to what is there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from place.engine.columns import Dictionary
 from place.engine.combinations import Step
 from place.engine.elements import Face
+from place.engine.operator_specs import StreamJoinSpec
 from place.engine.shared_conditions import SharedConditions
 from place.engine.sides import NearSides, Sides, sides_of
-from place.plan.expression import Expression, sources_of
+from place.plan.expression import Expression, sources_of, substitute
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,42 @@ class JoinPlan:
     faces: tuple[list[Face], ...]
 
 
-def plan_join(width: int, shared: SharedConditions, dictionary: Dictionary) -> JoinPlan:
-    """The orders of a join of `width` sources."""
+def twins_of(spec: StreamJoinSpec, shared: SharedConditions, *, is_whole: bool) -> tuple[int, ...]:
+    """For each source the first one whose elements are the same: a stream beside itself, of whose
+    objects the same is asked and shown on both sides. `is_whole` says that no source is spread over
+    several rows of cells."""
+    alone = _alone(spec.width, shared)
+    known: dict[object, int] = {}
+    found = []
+    for i, source in enumerate(spec.sources):
+        asked = tuple(substitute(c, lambda c: replace(c, source=0, name="")) for c in alone[i])
+        is_subject = spec.area is not None and spec.area.subject == i
+        key: object = (source.relation, spec.needed[i], spec.shown[i], asked)
+        is_part = source.is_spread and not is_whole
+        if source.window is not None or is_part or is_subject:
+            key = i
+        found.append(known.setdefault(key, i))
+    return tuple(found)
+
+
+def _alone(width: int, shared: SharedConditions) -> tuple[tuple[Expression, ...], ...]:
+    """What is asked of each source alone."""
     conditions = [*shared.alike, *shared.widest]
-    alone = tuple(
+    return tuple(
         tuple(c for c in conditions if sources_of(c) == {i} or (i == 0 and not sources_of(c)))
         for i in range(width)
     )
+
+
+def plan_join(
+    width: int, shared: SharedConditions, twins: Sequence[int], dictionary: Dictionary
+) -> JoinPlan:
+    """The orders of a join of `width` sources; those that are twins have the same faces."""
+    conditions = [*shared.alike, *shared.widest]
+    alone = _alone(width, shared)
     between = [c for c in conditions if len(sources_of(c)) > 1]
-    faces: tuple[list[Face], ...] = tuple([] for _ in range(width + 1))
+    own: list[list[Face]] = [[] for _ in range(width + 1)]
+    faces = tuple(own[twin] for twin in (*twins, width))
 
     def step(sides: Sides, source: int, asked: Sequence[Expression]) -> Step:
         mine = faces[source]

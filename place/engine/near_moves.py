@@ -128,10 +128,10 @@ class NearMoves:
     ) -> tuple[Combinations, Combinations]:
         """The pairs that are near no more, and those that have come near, of elements that only
         move and of elements that stand."""
-        lists = [self._list(i, elements[i], changed[i], moves[i]) for i in (0, 1)]
-        if self._is_one_list(lists):
-            lists[1] = lists[0]
-        (old_ids, ids, names, moved, before, after), other = lists
+        first = self._list(0, elements[0], changed[0], moves[0])
+        same = elements[0] is elements[1] and self._is_one_place
+        other = first if same else self._list(1, elements[1], changed[1], moves[1])
+        old_ids, ids, names, moved, before, after = first
         found = near_changes(
             (before, other[4]), (after, other[5]), (moved, other[3]), self._reach, self._threads
         )
@@ -171,18 +171,10 @@ class NearMoves:
         points[np.isnan(points[:, :2]).any(axis=1)] = np.nan
         return points
 
-    def _is_one_list(
-        self, lists: Sequence[tuple[Longs, Longs, Longs, Bools, Floats, Floats]]
-    ) -> bool:
-        """Is it a stream beside itself, with the same elements at the same places?"""
-        one, other = lists
-        return (
-            _as_first(self._places[0]) == _as_first(self._places[1])
-            and np.array_equal(one[1], other[1])
-            and np.array_equal(one[0], other[0])
-            and np.array_equal(one[4], other[4], equal_nan=True)
-            and np.array_equal(one[5], other[5], equal_nan=True)
-        )
+    @property
+    def _is_one_place(self) -> bool:
+        """Is the place of an element the same on both sides?"""
+        return _as_first(self._places[0]) == _as_first(self._places[1])
 
 
 def _is_near(condition: Expression) -> bool:

@@ -19,11 +19,11 @@ from place.engine.combinations import Combinations, Extender, Partners, Step
 from place.engine.elements import Changed, Elements, Passes
 from place.engine.flow import NOTHING, Flow
 from place.engine.join_content import JoinContent
-from place.engine.join_plan import JoinPlan, plan_join
+from place.engine.join_plan import JoinPlan, plan_join, twins_of
 from place.engine.near_moves import FEW as MANY_MOVES
 from place.engine.near_moves import Moves, NearMoves
 from place.engine.operator_specs import StreamJoinSpec
-from place.engine.operators.contract import NEVER, Parameters
+from place.engine.operators.contract import Parameters
 from place.engine.query_elements import QueryElements
 from place.engine.rank_combinations import ranks_of
 from place.engine.shared_conditions import SharedConditions, share_conditions
@@ -54,13 +54,19 @@ class StreamJoin:
         areas: Sequence[Callable[[Columns], Bools] | None],
         dictionary: Dictionary,
         threads: int,
+        *,
+        is_whole: bool,
     ) -> None:
+        """`areas` are the tests of INSIDE of each source; `is_whole` says that one row of cells
+        holds all elements."""
         self._spec = spec
+        self._is_whole = is_whole
         self._parameters = parameters
         self._dictionary = dictionary
         self._areas = areas
         self._queries = QueryElements(parameters)
-        self._elements: list[Elements] = [*elements, self._queries]
+        self._own: list[Elements] = [*elements, self._queries]
+        self._elements = list(self._own)
         self._content = JoinContent(elements, spec.sources, dictionary)
         self._extender = Extender(self._elements, dictionary, spec.method, threads)
         self._shared: SharedConditions | None = None
@@ -117,11 +123,15 @@ class StreamJoin:
             self._queries.load(_everything)
             return
         self._shared = shared
-        self._plan = plan_join(spec.width, shared, self._dictionary)
+        twins = twins_of(spec, shared, is_whole=self._is_whole)
+        self._plan = plan_join(spec.width, shared, twins, self._dictionary)
         self._near = NearMoves.of(spec, self._plan, self._dictionary, self._threads)
-        for i, elements in enumerate(self._elements):
+        # Sources that give the same elements are one.
+        self._elements[:] = [self._own[twin] for twin in (*twins, spec.width)]
+        for i, elements in enumerate(self._own):
             elements.faces = self._plan.faces[i]
-            elements.load(self._passes(i))
+            if elements in self._elements:
+                elements.load(self._passes(i))
 
     def _passes(self, source: int) -> Passes:
         """What is asked of a source alone."""
@@ -176,43 +186,49 @@ class StreamJoin:
 
     def _changes(self, tick: Tick) -> list[Flow]:
         """What follows from the elements that begin and end within a tick."""
-        changed = [elements.open(tick) for elements in self._elements[: self._spec.width]]
+        opened = {elements: elements.open(tick) for elements in dict.fromkeys(self._elements)}
+        changed = [opened[elements] for elements in self._elements[: self._spec.width]]
         flows: list[Flow] = []
-        for after, until in self._spans(changed, tick):
-            if after + 1 == until or _is_one_instant(changed, after, until):
-                flows.append(self._at_once(changed, after, until))
+        for after, first, until in self._spans(changed, tick):
+            if first == until:
+                flows.append(self._at_once(changed, until))
             else:
                 flows.append(self._between(changed, after, until))
-        for elements in self._elements:
+        for elements in dict.fromkeys(self._elements):
             elements.settle(tick.until)
         return flows
 
-    def _spans(self, changed: Sequence[Changed], tick: Tick) -> list[tuple[int, int]]:
-        """The tick in parts, so that few elements change more than once within one of them."""
-        times = np.concatenate([part for some in changed for part in (some.starts, some.ends)])
+    def _spans(self, changed: Sequence[Changed], tick: Tick) -> list[tuple[int, int, int]]:
+        """The tick in parts, so that few elements change more than once within one of them: each
+        after an instant, with the first and the last one at which something happens."""
+        given = {id(some): some for some in changed}.values()
+        times = np.concatenate([part for some in given for part in (some.starts, some.ends)])
         times = times[(times > tick.after) & (times <= tick.until)]
         if not len(times):
             return []
+        first, last = int(times.min()), int(times.max())
+        if first == last:
+            return [(tick.after, first, last)]
         instants, counts = np.unique(times, return_counts=True)
         stands = max(len(elements.standing()) for elements in self._elements[:-1])
         most = max(FEW, stands // 2)
-        spans: list[tuple[int, int]] = []
+        spans: list[tuple[int, int, int]] = []
         after = last = tick.after
         held = 0
         for instant, count in zip(instants.tolist(), counts.tolist(), strict=True):
             if held and held + count > most:
-                spans.append((after, last))
+                spans.append((after, first, last))
                 after, held = last, 0
+            first = first if held else instant
             last, held = instant, held + count
-        return [*spans, (after, last)]
+        return [*spans, (after, first, last)]
 
-    def _at_once(self, changed: Sequence[Changed], after: int, until: int) -> Flow:
+    def _at_once(self, changed: Sequence[Changed], at: int) -> Flow:
         """All changes of one instant: what was there before it, and what is there after it."""
-        at = _instant(changed, after, until)
-        assert at is not None
         moves = None
         if self._near is not None and sum(map(len, changed)) > MANY_MOVES:
-            moves = [Moves.of(some, at) for some in changed]
+            known = {id(some): Moves.of(some, at) for some in changed}
+            moves = [known[id(some)] for some in changed]
         old = self._grown(
             changed,
             lambda some: (some.starts < at) & (some.ends == at),
@@ -378,21 +394,6 @@ class StreamJoin:
 
 def _everything(rows: Columns) -> Bools:
     return np.ones(len(rows), np.bool_)
-
-
-def _instant(changed: Sequence[Changed], after: int, until: int) -> int | None:
-    """The one instant of a span at which something happens; None if there are several."""
-    first, last = NEVER, -NEVER
-    for some in changed:
-        for times in (some.starts, some.ends):
-            within = times[(times > after) & (times <= until)]
-            if len(within):
-                first, last = min(first, int(within.min())), max(last, int(within.max()))
-    return first if first == last else None
-
-
-def _is_one_instant(changed: Sequence[Changed], after: int, until: int) -> bool:
-    return _instant(changed, after, until) is not None
 
 
 def _without_common(old: Combinations, new: Combinations) -> tuple[Combinations, Combinations]:
