@@ -12,10 +12,10 @@ from place.engine.elements import ALWAYS, Changed, Elements, Face
 from place.engine.operators.contract import NEVER
 from place.engine.sides import (
     Interval,
+    JoinSides,
     NearSides,
     SideBoxes,
     SidePoints,
-    Sides,
     boxes_of_rows,
     points_of,
 )
@@ -37,7 +37,7 @@ class Step:
     then. `asked` are all conditions that can be asked now; boxes decide some of them."""
 
     source: int
-    sides: Sides
+    sides: JoinSides
     face: int
     asked: tuple[Expression, ...]
 

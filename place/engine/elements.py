@@ -17,7 +17,7 @@ import numpy as np
 from place.engine.columns import Columns, Dictionary
 from place.engine.multiset import longer
 from place.engine.operators.contract import NEVER
-from place.engine.sides import SideBoxes, SidePoints, Sides, boxes_of_rows, points_of
+from place.engine.sides import JoinSides, SideBoxes, SidePoints, boxes_of_rows, points_of
 from place.engine.tick import Tick
 from place.kernels.arrays import Bools, Floats, Longs
 
@@ -34,7 +34,7 @@ class Face:
     """The elements of a source as one join sees them: points, or boxes, by the number of the
     element. Where there is none, a NaN meets nothing."""
 
-    sides: Sides
+    sides: JoinSides
     source: int
     is_box: bool
     width: int

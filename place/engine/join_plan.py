@@ -14,7 +14,7 @@ from place.engine.combinations import Step
 from place.engine.elements import Face
 from place.engine.operator_specs import StreamJoinSpec
 from place.engine.shared_conditions import SharedConditions
-from place.engine.sides import NearSides, Sides, sides_of
+from place.engine.sides import JoinSides, NearSides, sides_of
 from place.plan.expression import Expression, sources_of, substitute
 
 
@@ -68,7 +68,7 @@ def plan_join(
     own: list[list[Face]] = [[] for _ in range(width + 1)]
     faces = tuple(own[twin] for twin in (*twins, width))
 
-    def step(sides: Sides, source: int, asked: Sequence[Expression]) -> Step:
+    def step(sides: JoinSides, source: int, asked: Sequence[Expression]) -> Step:
         mine = faces[source]
         face = Face(sides, source, sides.new_is_box, sides.width, width + 1, dictionary)
         mine.append(face)
@@ -91,7 +91,7 @@ def plan_join(
     return JoinPlan(0, tuple(steps), last, alone, faces)
 
 
-def _strength(sides: Sides) -> tuple[bool, bool, int]:
+def _strength(sides: JoinSides) -> tuple[bool, bool, int]:
     """How closely sides tie a source to what is there."""
     near = any(isinstance(part, NearSides) for part in sides.parts)
     return sides.has_equality, near, len(sides.parts)

@@ -61,7 +61,7 @@ class NearSides:
 
 
 @dataclass(frozen=True)
-class Sides:
+class JoinSides:
     """How a source is found: its elements are boxes, or points; `decided` are the conditions that
     boxes decide as long as whole numbers are below 2**53."""
 
@@ -83,7 +83,7 @@ class Sides:
         )
 
 
-def sides_of(conditions: Sequence[Expression], bound: frozenset[int], new: int) -> Sides:
+def sides_of(conditions: Sequence[Expression], bound: frozenset[int], new: int) -> JoinSides:
     """The sides between what is there and a source that comes, by the better of the two ways."""
     one, other = (_sides(conditions, bound, new, is_box) for is_box in (True, False))
     if len(one.decided) != len(other.decided):
@@ -93,7 +93,7 @@ def sides_of(conditions: Sequence[Expression], bound: frozenset[int], new: int) 
 
 def _sides(
     conditions: Sequence[Expression], bound: frozenset[int], new: int, new_is_box: bool
-) -> Sides:
+) -> JoinSides:
     points, boxes = (bound, frozenset((new,))) if new_is_box else (frozenset((new,)), bound)
     intervals: dict[Expression, list[Bound]] = {}
     circles: list[NearSides] = []
@@ -121,7 +121,7 @@ def _sides(
                 decided.add(condition)
                 break
     parts = [Interval(point, tuple(bounds)) for point, bounds in intervals.items()]
-    return Sides(new_is_box, (*circles, *parts), frozenset(decided))
+    return JoinSides(new_is_box, (*circles, *parts), frozenset(decided))
 
 
 def _is_comparable(left: Expression, op: str, right: Expression) -> bool:
@@ -166,7 +166,7 @@ class SideBoxes:
 Rows = Sequence[Columns | None]
 
 
-def points_of(sides: Sides, rows: Rows, size: int, dictionary: Dictionary) -> SidePoints:
+def points_of(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionary) -> SidePoints:
     """Where rows are in the space of the sides."""
     found: list[Floats] = []
     exact = True
@@ -180,7 +180,7 @@ def points_of(sides: Sides, rows: Rows, size: int, dictionary: Dictionary) -> Si
     return SidePoints(_stacked(found, size), exact)
 
 
-def boxes_of_rows(sides: Sides, rows: Rows, size: int, dictionary: Dictionary) -> SideBoxes:
+def boxes_of_rows(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionary) -> SideBoxes:
     """The boxes of rows in the space of the sides."""
     lows: list[Floats] = []
     highs: list[Floats] = []

@@ -28,7 +28,7 @@ PIECE = 1 << 14
 """Pairs for which there is room at first."""
 
 
-class Changes(NamedTuple):
+class NearChanges(NamedTuple):
     """Pairs that came near each other, and pairs that are near no more, as rows of both lists."""
 
     came: tuple[Ints, Ints]
@@ -69,13 +69,13 @@ def near_changes(
     moved: tuple[Bools, Bools],
     reach: Reach,
     threads: int = 1,
-) -> Changes:
+) -> NearChanges:
     """The pairs of a point of the first list and one of the second that came near each other or
     are near no more. What has not moved has the same place before and after."""
     pool = Pool(threads)
     came = _walked(after, before, moved, reach, pool)
     left = _walked(before, after, moved, reach, pool)
-    return Changes(came, left)
+    return NearChanges(came, left)
 
 
 def _walked(

@@ -14,7 +14,7 @@ from place.engine.columns import Columns, Dictionary
 from place.engine.flow import NO_MARKS, NOTHING, Flow
 from place.engine.operator_specs import JoinSpec
 from place.engine.operators.contract import Parameters, Span, Stateless
-from place.engine.sides import Sides, boxes_of_rows, points_of, sides_of
+from place.engine.sides import JoinSides, boxes_of_rows, points_of, sides_of
 from place.engine.vector import holds
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.box_join import BoxIndex, join_boxes
@@ -36,7 +36,7 @@ class _Beside:
 
     source: int
     table: Columns
-    sides: Sides
+    sides: JoinSides
     points: Floats | None
     index: BoxIndex | None
     is_exact: bool
@@ -80,7 +80,7 @@ class TableJoin(Stateless):
             self._tables.append(self._beside(source, table, found[source], asked))
 
     def _beside(
-        self, source: int, table: Columns, sides: Sides, asked: tuple[Expression, ...]
+        self, source: int, table: Columns, sides: JoinSides, asked: tuple[Expression, ...]
     ) -> _Beside:
         rows: list[Columns | None] = [None] * self._width
         rows[source] = table
