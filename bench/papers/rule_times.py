@@ -3,8 +3,8 @@
 SJ-Batch and SJ-Immediate are the paper's algorithm (`place.kernels.box_clusters`), whose query
 index is a tree over corners in the place of a multilevel grid file; *ours* are what the kernel
 chooses for a batch and for one reading. IBS walks over its readings in compiled code; the two that
-are asked for one reading after the other are called for each. Times are those of the thread on its processor, the least
-of some repetitions: all contestants run on one core, which others use, too.
+are asked for one reading after the other are called for each. Times are those of the thread on its
+processor, the least of some repetitions: all contestants run on one core, which others use, too.
 """
 
 from __future__ import annotations

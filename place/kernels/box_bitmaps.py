@@ -31,7 +31,7 @@ ROWS, MOST_BITS = 9, 9
 """Ranges of all dimensions together, and of one, as powers of two."""
 SAMPLE = 4096
 """Boxes of whose bounds ranges are made."""
-CROWDED = np.uint64(20)
+CROWDED = np.uint64(12)
 """Words of a block to look at, from which on all of them are."""
 
 
@@ -151,7 +151,7 @@ def _pass_blocks(
     some, sure = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     rows, doubts = np.empty(axes, np.uint64), np.empty(64 * BLOCK + 8, np.int32)
     blocks = np.uint64(len(summaries)) // np.uint64(each)
-    room = np.uint64(len(out_boxes)) - wide * wide - np.uint64(8)
+    room = np.uint64(len(out_boxes)) - np.uint64(64) * wide - np.uint64(8)
     start = np.uint64(first) % many
     for block in range(np.uint64(first) // many, blocks):
         base = block * np.uint64(each)

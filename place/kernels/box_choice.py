@@ -25,7 +25,7 @@ SAMPLE = 128
 """Points and boxes of which all pairs are looked at, to know how many meet."""
 
 
-class Sides(NamedTuple):
+class BoxSides(NamedTuple):
     """The dimensions in which no box has a width, and those in which some box has a bound."""
 
     equal: Longs
@@ -73,9 +73,9 @@ def _count_met(points, low, high):
     return counts
 
 
-def sides_of(low: Floats, high: Floats) -> Sides:
+def sides_of(low: Floats, high: Floats) -> BoxSides:
     """What kinds of sides boxes have."""
-    return Sides(equal_sides(low, high), _bounded_sides(low, high))
+    return BoxSides(equal_sides(low, high), _bounded_sides(low, high))
 
 
 def shares_of(points: Floats, low: Floats, high: Floats) -> Shares:
@@ -89,7 +89,7 @@ def shares_of(points: Floats, low: Floats, high: Floats) -> Shares:
     return Shares(each, together)
 
 
-def costs_of(shares: Shares, sides: Sides, points: int, boxes: int) -> dict[str, Cost]:
+def costs_of(shares: Shares, sides: BoxSides, points: int, boxes: int) -> dict[str, Cost]:
     """What each way would cost for so many points and boxes; the grid in both of its layouts."""
     told = _costs(shares.each, shares.all, sides.equal, sides.bounded, points, boxes)
     costs = {name: Cost(*row) for name, row in zip(WAYS, told.tolist(), strict=True)}
@@ -154,7 +154,7 @@ def _costs(shares, together, equal, bounded, points, boxes):
     return costs
 
 
-def reason_for(method: str, shares: Shares, sides: Sides) -> str:
+def reason_for(method: str, shares: Shares, sides: BoxSides) -> str:
     """Why a way was chosen, in words."""
     narrow = float(shares.each.min(initial=1.0))
     match method:

@@ -17,9 +17,9 @@ from place.kernels.box_bitmaps import BoxBitmaps
 from place.kernels.box_choice import (
     METHODS,
     SAMPLE,
+    BoxSides,
     Cost,
     Shares,
-    Sides,
     costs_of,
     reason_for,
     shares_of,
@@ -51,7 +51,7 @@ class _Known(NamedTuple):
     """What samples told, how many points they had, and what follows for so many points at once."""
 
     shares: Shares
-    sides: Sides
+    sides: BoxSides
     points: int
     costs: dict[int, dict[str, Cost]]
     settled: dict[int, str]
