@@ -32,14 +32,16 @@ class Relation:
     keys: tuple[str, ...]
     is_placed: bool
     is_stream: bool = True
+    has_objects: bool = True
 
 
 CARS = Relation("Cars", ("speed", "n", "x"), ("type",), ("id",), True)
 DRONES = Relation("Drones", ("speed", "n", "y"), ("type",), ("id",), True)
 RULES = Relation("Rules", ("low", "high", "n"), ("type",), (), False)
 STATIONS = Relation("Stations", ("pumps", "x"), ("name",), (), True, False)
+PACKETS = Relation("Packets", ("bytes", "n"), ("type",), ("src",), False, has_objects=False)
 OWNERS = Relation("Owners", ("rate", "n"), ("owner",), ("car",), False, False)
-RELATIONS = [CARS] * 4 + [DRONES] * 3 + [RULES] * 2 + [STATIONS, OWNERS]
+RELATIONS = [CARS] * 4 + [DRONES] * 3 + [RULES, PACKETS, STATIONS, OWNERS]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Source:
 
 
 def window(draw: st.DrawFn, relation: Relation) -> str:
-    if not relation.is_stream or draw(st.booleans()):
+    if not relation.is_stream or (relation.has_objects and draw(st.booleans())):
         return ""
     if draw(st.booleans()):
         return f" WINDOW {draw(st.sampled_from([1, 2, 3, 5]))} ROWS"
@@ -107,7 +109,7 @@ def between(draw: st.DrawFn, world: World, a: Source, b: Source) -> str:
             return f"{i} {draw(st.sampled_from(['=', '=', '<', '<>']))} {j}"
         case "band":
             if draw(st.booleans()):
-                return f"ABS({p} - {q}) {draw(st.sampled_from(['<=', '<']))} {few}"
+                return f"ABS({p} - {q}) {draw(st.sampled_from(['<=', '< 1 +']))} {few}"
             return f"{p} BETWEEN {q} - {few} AND {q} + {few}"
         case "half":
             return f"{p} {draw(compare)} {q}"
@@ -203,12 +205,13 @@ def nearest_of_each(draw: st.DrawFn, chosen: list[Source], k: int) -> str:
 def select(draw: st.DrawFn, world: World) -> str:
     """A SELECT in which elements meet."""
     chosen = sources(draw)
-    conditions = [
-        between(draw, world, draw(st.sampled_from(chosen[:place])), source)
-        for place, source in enumerate(chosen)
-        if place
-        for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2])))
-    ]
+    conditions: list[str] = []
+    for place, source in enumerate(chosen[1:], start=1):
+        for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2]))):
+            condition = between(draw, world, draw(st.sampled_from(chosen[:place])), source)
+            # Two distances of one pair may leave nothing, which is refused.
+            if not ("DISTANCE" in condition and any("DISTANCE" in each for each in conditions)):
+                conditions.append(condition)
     conditions += [alone(draw, world, source) for source in chosen if draw(st.integers(0, 6)) == 6]
     area, subject = inside(draw, world, chosen)
     near = nearest(draw, world, chosen, subject) if draw(st.integers(0, 2)) == 2 else ""
@@ -251,6 +254,7 @@ OPTIONS = {
     "Cars": ["evaluate = '5 seconds'", "timeout = '7 seconds'", "lateness = '3 seconds'"],
     "Drones": ["evaluate = '2 seconds'", "timeout = '9 seconds'", "missing = 'last'"],
     "Rules": ["timeout = '6 seconds'", "lateness = '1 seconds'", "evaluate = '4 seconds'"],
+    "Packets": ["evaluate = '3 seconds'", "lateness = '2 seconds'"],
 }
 kind = st.sampled_from(["'Car'", "'Bus'", "'car'", "NULL"])
 whole = st.sampled_from(["1", "1", "2", "2", "10", "20", "NULL", "9007199254740993"])
@@ -273,20 +277,24 @@ def declared(world: World) -> list[str]:
     return [
         f"CREATE STREAM Cars {columns}{world.with_options('Cars')}",
         f"CREATE STREAM Drones {columns}{world.with_options('Drones')}",
-        "CREATE STREAM Rules (ID BIGINT KEY, region STRING, low DOUBLE, high DOUBLE, type STRING,"
-        f" n BIGINT){world.with_options('Rules')}",
+        "CREATE STREAM Rules (ID BIGINT KEY, low DOUBLE, high DOUBLE, type STRING, n BIGINT)"
+        + world.with_options("Rules"),
+        f"CREATE STREAM Packets (src {world.key_type}, bytes DOUBLE, type STRING, n BIGINT)"
+        + world.with_options("Packets"),
     ]
 
 
 def tell(draw: st.DrawFn, world: World) -> str:
     """A line of an `at` block."""
-    stream = draw(st.sampled_from(["Cars"] * 4 + ["Drones"] * 3 + ["Rules"] * 2))
+    stream = draw(st.sampled_from(["Cars"] * 4 + ["Drones"] * 3 + ["Rules", "Packets"]))
     number = draw(st.integers(1, 4))
     key = str(number) if stream == "Rules" else world.key(number)
-    if draw(st.integers(0, 9)) == 9:
+    if stream != "Packets" and draw(st.integers(0, 9)) == 9:
         return f"{stream} ({key}) disappear"
     if stream == "Rules":
-        values = ["NULL", draw(broken), draw(broken), draw(kind), draw(whole)]
+        values = [draw(broken), draw(broken), draw(kind), draw(whole)]
+    elif stream == "Packets":
+        values = [draw(broken), draw(kind), draw(whole)]
     else:
         place = [str(draw(world.x)), str(draw(world.y))]
         values = [*place, draw(kind), draw(broken), draw(whole)]
@@ -362,6 +370,7 @@ FEATURES = [
     r"kNN \('M'.*",
     r"[ab] INSIDE \('M'",
     r"WINDOW \d ROWS, Stations",
+    r"Packets \w WINDOW \S+ ROWS",
     r"GROUP BY .* HAVING",
     r"SELECT DISTINCT .*WINDOW",
     r"at \S+s\n(.|\n)*REGISTER QUERY \w+ AS SELECT .*WINDOW",
