@@ -10,12 +10,13 @@ from typing import Protocol
 
 import numpy as np
 
-from place.engine.columns import Columns
+from place.engine.columns import DTYPES, Columns
 from place.engine.elements import NONE, Passes
 from place.engine.operators.contract import NEVER
 from place.engine.stored_versions import StoredVersions
 from place.engine.tick import Tick
-from place.kernels.arrays import Floats, Longs, merged_values
+from place.kernels.arrays import Bools, Floats, Longs, merged_values
+from place.kernels.placing import put_places
 from place.model.types import Type
 
 
@@ -48,8 +49,8 @@ class Placed(Protocol):
     def divide(self, instants: Longs) -> None:
         """Divide what happens by these instants, which hold all of them."""
 
-    def step(self, number: int) -> Longs:
-        """Take what happens at one of the instants: the numbers of elements that are concerned."""
+    def step(self, number: int) -> Bools:
+        """Take what happens at one of the instants: the elements that are concerned, as flags."""
 
     def around(self, numbers: Longs, instants: Longs) -> tuple[Longs, Longs]:
         """The ids of elements just before instants and at them; instants are in order."""
@@ -76,9 +77,10 @@ class PlacedObjects:
         self._shown = tuple(shown)
         self._place = (relation.x, relation.y)
         self._passes = passes
-        self._to: list[tuple[Longs, Floats]] = []
+        self._to: list[tuple[Longs, Floats, Floats]] = []
         self._starts: list[Longs] = []
         self._places = np.full((16, 2), np.nan)
+        self._keys: Longs = NONE
         self._ranks: Longs = NONE
         self.is_watched = any(index != relation.key for index in shown)
         self.stride = held.stride
@@ -112,12 +114,13 @@ class PlacedObjects:
     def _rank(self) -> None:
         stores = self._held.stores
         if len(stores) == 1:
-            ranks = stores[0].keys[: stores[0].size]
+            keys = stores[0].keys[: stores[0].size]
         else:
-            ranks = np.zeros(self._held.size, np.int64)
+            keys = np.zeros(self._held.size, np.int64)
             for part, store in enumerate(stores):
-                ranks[part :: self.stride][: store.size] = store.keys[: store.size]
-        self._ranks = self._held.dictionary.ranks()[ranks] if stores[0].is_coded else ranks
+                keys[part :: self.stride][: store.size] = store.keys[: store.size]
+        self._keys = keys
+        self._ranks = self._held.dictionary.ranks()[keys] if stores[0].is_coded else keys
 
     def open(self, tick: Tick) -> Longs:
         """The instants at which objects say something."""
@@ -128,14 +131,14 @@ class PlacedObjects:
             self._places = np.concatenate([self._places, more])
         self._to = []
         for part, versions in enumerate(self._held.parts):
-            places = versions.new_places(self._place)
+            rows, nowhere = versions.messages.rows, versions.messages.gone
             if self._passes is not None and len(versions):
-                passes = self._passes(versions.messages.rows.pick(self._needed))
-                places[~passes] = np.nan
+                nowhere = nowhere | ~self._passes(rows.pick(self._needed))
             numbers = versions.slots
             if self.stride > 1:
                 numbers = numbers * self.stride + part
-            self._to.append((numbers, places))
+            xs, ys = (_numbers(rows, column, nowhere) for column in self._place)
+            self._to.append((numbers, xs, ys))
         if any(map(len, self._held.parts)):
             self._rank()
         return merged_values([versions.instants for versions in self._held.parts])
@@ -145,22 +148,29 @@ class PlacedObjects:
         cuts = np.append(instants, NEVER)
         self._starts = [np.searchsorted(part.instants, cuts) for part in self._held.parts]
 
-    def step(self, number: int) -> Longs:
+    def step(self, number: int) -> Bools:
         """The objects that say something at an instant; they are where they say."""
-        spoke = []
-        for (numbers, places), starts in zip(self._to, self._starts, strict=True):
-            part = slice(starts[number], starts[number + 1])
-            self._places[numbers[part]] = places[part]
-            spoke.append(numbers[part])
-        return spoke[0] if len(spoke) == 1 else np.concatenate(spoke)
+        spoke = np.zeros(self._held.size, np.bool_)
+        for told, starts in zip(self._to, self._starts, strict=True):
+            if starts[number] < starts[number + 1]:
+                put_places(self._places, spoke, *told, starts[number], starts[number + 1])
+        return spoke
 
     def around(self, numbers: Longs, instants: Longs) -> tuple[Longs, Longs]:
-        """Versions of objects."""
+        """Versions of objects; any of them where only keys are shown."""
+        if not self.is_watched:
+            return ~numbers, ~numbers
         return self._held.around(numbers, instants)
 
     def pick(self, ids: Longs) -> Columns:
         """What is shown of versions."""
-        return self._held.pick(ids, self._shown)
+        if self.is_watched:
+            return self._held.pick(ids, self._shown)
+        columns = tuple(self._held.relation.columns[index] for index in self._shown)
+        made = Columns(columns, self._held.dictionary, 0)
+        made.values = [self._keys[~ids].astype(DTYPES[column.type]) for column in columns]
+        made.nulls = [np.zeros(len(ids), np.bool_) for _ in columns]
+        return made
 
 
 class PlacedRows:
@@ -207,9 +217,9 @@ class PlacedRows:
     def divide(self, instants: Longs) -> None:
         """There is nothing to divide."""
 
-    def step(self, number: int) -> Longs:
+    def step(self, number: int) -> Bools:
         """No row is concerned."""
-        return NONE
+        return np.zeros(len(self.places), np.bool_)
 
     def around(self, numbers: Longs, instants: Longs) -> tuple[Longs, Longs]:
         """A row stays what it is."""
@@ -218,6 +228,15 @@ class PlacedRows:
     def pick(self, ids: Longs) -> Columns:
         """What is shown of rows."""
         return self._rows.pick(self._shown, ~ids)
+
+
+def _numbers(rows: Columns, column: int, nowhere: Bools) -> Floats:
+    """A column as numbers; NaN for what is nowhere. It may be the column itself."""
+    values, nulls = rows.values[column], rows.nulls[column]
+    found: Floats = values.astype(np.float64, copy=False)
+    if nowhere.any() or nulls.any():
+        found = np.where(nowhere | nulls, np.nan, found)
+    return np.ascontiguousarray(found)
 
 
 def _order_of(rows: Columns, key: int) -> Longs:

@@ -23,7 +23,7 @@ from place.engine.placed_elements import Placed
 from place.engine.tick import Tick
 from place.engine.vector import same_rows
 from place.kernels.arrays import Bools, Longs, merged_values
-from place.kernels.nearest import NearestMatcher
+from place.kernels.nearest import Nearby, NearestMatcher
 from place.kernels.staying import staying_members
 from place.model.space import Space
 
@@ -72,6 +72,7 @@ class NearestJoin:
         self._spec = spec
         self._centers = centers
         self._candidates = candidates
+        self._sources = centers, candidates
         self._threads = threads
         self._matcher = NearestMatcher(sphere=spec.space is Space.WGS84)
         self._k = 0
@@ -138,7 +139,8 @@ class NearestJoin:
         self._candidates.load()
         self._matcher.reset()
         self._k = 0
-        self._match(slice(None), slice(None))
+        every = (np.ones(len(source.places), np.bool_) for source in self._sources)
+        self._match(*every)
 
     def _whole(self, queries: Sequence[int], instant: int, weight: int) -> Flow:
         """The whole answer, for some queries."""
@@ -149,41 +151,34 @@ class NearestJoin:
         count = len(present)
         return self._told(queries, np.full(count, instant), np.full(count, weight), *ids)
 
-    def _match(self, shifted: Longs | slice, moved: Longs | slice) -> tuple[Longs, Longs, Longs]:
+    def _match(self, shifted: Bools, moved: Bools) -> Nearby:
         """Who came and who left as some centres and candidates changed."""
         centers, points = self._centers.places, self._candidates.places
         count = len(centers)
-        are_shifted, have_moved = _flags(shifted, count), _flags(moved, len(points))
         k = min(self._spec.k, _power_of_two(max(FEW, len(points))))
         if k != self._k:
             self._k = k
-            are_shifted[:] = True
+            shifted = np.ones(count, np.bool_)
         excluded = np.full(count, -1, np.int64)
         if self._spec.is_apart:
             excluded = np.arange(count) * self._candidates.stride
-        found = self._matcher.match(
+        return self._matcher.match(
             points,
             self._candidates.ranks,
-            have_moved,
+            moved,
             centers,
             excluded,
             np.full(count, k),
-            are_shifted,
+            shifted,
             threads=self._threads,
-        )
-        return (
-            found.queries.astype(np.int64),
-            found.slots.astype(np.int64),
-            found.signs.astype(np.int64),
         )
 
     def _changes(self, tick: Tick) -> Flow:
         """What follows from what centres and candidates say within a tick."""
-        sources = self._centers, self._candidates
-        instants = merged_values([source.open(tick) for source in sources])
+        instants = merged_values([source.open(tick) for source in self._sources])
         if not len(instants):
             return NOTHING
-        for source in sources:
+        for source in self._sources:
             source.divide(instants)
         pairs = [self._step(step, instant) for step, instant in enumerate(instants.tolist())]
         return self._rows(_Pairs.joined(pairs))
@@ -192,18 +187,20 @@ class NearestJoin:
         """What happens at one instant."""
         matcher = self._matcher
         shifted, moved = self._centers.step(step), self._candidates.step(step)
-        spoke = shifted if self._centers.is_watched else NONE
-        named = moved if self._candidates.is_watched else NONE
-        is_watched = len(spoke) > 0 or len(named) > 0
-        old = (matcher.starts, matcher.members.copy()) if is_watched else None
-        centers, candidates, signs = self._match(shifted, moved)
+        is_watched = [source.is_watched for source in self._sources]
+        old = (matcher.starts, matcher.members.copy()) if any(is_watched) else None
+        found = self._match(shifted, moved)
+        centers, candidates = found.queries.astype(np.int64), found.slots.astype(np.int64)
+        signs = found.signs.astype(np.int64)
         if old is not None:
-            count = len(self._candidates.places)
-            if len(self._marks) < count:
-                self._marks = np.zeros(2 * count, np.bool_)
-            are = _flags(spoke, len(self._centers.places)), _flags(named, count)
+            if len(self._marks) < len(moved):
+                self._marks = np.zeros(2 * len(moved), np.bool_)
+            spoke, named = (
+                flags if watched else np.zeros_like(flags)
+                for flags, watched in zip((shifted, moved), is_watched, strict=True)
+            )
             now = matcher.starts, matcher.members
-            stays = staying_members(*old, *now, *are, self._marks)
+            stays = staying_members(*old, *now, spoke, named, self._marks)
             centers = np.concatenate([centers, stays[0]])
             candidates = np.concatenate([candidates, stays[1]])
             signs = np.concatenate([signs, np.zeros(len(stays[0]), np.int64)])
@@ -265,12 +262,6 @@ class NearestJoin:
             flow = flow.take(np.tile(np.arange(count), len(queries)))
             flow.queries[:] = np.repeat(np.array(queries), count)
         return flow.in_order()
-
-
-def _flags(chosen: Longs | slice, count: int) -> Bools:
-    flags = np.zeros(count, np.bool_)
-    flags[chosen] = True
-    return flags
 
 
 def _power_of_two(least: int) -> int:
