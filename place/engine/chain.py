@@ -37,6 +37,7 @@ from place.engine.operators.distinct import Distinct
 from place.engine.operators.first import First
 from place.engine.operators.group import Group
 from place.engine.operators.nearest_each import NearestEach
+from place.engine.operators.nearest_join import NearestJoin
 from place.engine.operators.previous import Previous
 from place.engine.operators.project import Project
 from place.engine.operators.stream_join import StreamJoin
@@ -104,7 +105,7 @@ class Chain:
     def explained(self) -> tuple[str, ...]:
         """How the elements of a join were found last, and how many its windows hold."""
         for operator in self.operators:
-            if isinstance(operator, StreamJoin):
+            if isinstance(operator, StreamJoin | NearestJoin):
                 return operator.explained()
         return ()
 

@@ -10,12 +10,19 @@ import pyarrow as pa
 from place.engine.chain import Chain, Workshop
 from place.engine.columns import Columns, Dictionary
 from place.engine.compiled import Compiled, QueryShape
-from place.engine.join_sources import area_of, elements_of
+from place.engine.join_sources import area_of, elements_of, placed_of
 from place.engine.matrix import Matrix
-from place.engine.operator_specs import JoinSpec, NearestSpec, PreviousSpec, StreamJoinSpec
+from place.engine.operator_specs import (
+    JoinSpec,
+    NearestJoinSpec,
+    NearestSpec,
+    PreviousSpec,
+    StreamJoinSpec,
+)
 from place.engine.operators.contract import NEVER, Operator
 from place.engine.operators.k_nearest import Among, Nearest
 from place.engine.operators.nearest_each import NearestEach
+from place.engine.operators.nearest_join import NearestJoin
 from place.engine.operators.stream_join import StreamJoin
 from place.engine.partial_answers import is_merged
 from place.engine.stores import Stores
@@ -170,6 +177,8 @@ class Chains:
         return Nearest(among, self._stores.focals)
 
     def _stream_join(self, spec: StreamJoinSpec, chain: Chain, asked: Query) -> Operator:
+        if isinstance(spec, NearestJoinSpec):
+            return self._nearest_join(spec)
         elements = [
             elements_of(spec, i, asked, self._stores, self.partner) for i in range(spec.width)
         ]
@@ -179,6 +188,15 @@ class Chains:
         return StreamJoin(
             spec, elements, parameters, areas, dictionary, self._threads, is_whole=is_whole
         )
+
+    def _nearest_join(self, spec: NearestJoinSpec) -> Operator:
+        assert spec.rank is not None
+        assert spec.rank.around is not None
+        centers, candidates = (
+            placed_of(spec, source, self._stores, self.partner)
+            for source in (spec.rank.around, spec.rank.among)
+        )
+        return NearestJoin(spec, centers, candidates, self._threads)
 
     # What is held
 

@@ -24,6 +24,7 @@ from place.engine.compiled import (
     Needed,
     QueryShape,
     is_constant,
+    is_keyed,
 )
 from place.engine.operator_specs import (
     DistinctSpec,
@@ -38,7 +39,6 @@ from place.engine.operator_specs import (
 )
 from place.errors import InternalError
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED
-from place.model.schema import Stream
 from place.model.shape import Rectangle, Shape
 from place.model.space import Space
 from place.model.types import Row, Type
@@ -303,7 +303,7 @@ def _shape_of(
         lower=tuple(lower),
         upper=tuple(upper),
         kinds=tuple(constants.kinds),
-        is_keyed=_is_keyed(asked) and (is_plain or (clauses.nearest is not None and not upper[2:])),
+        is_keyed=is_keyed(asked) and (is_plain or (clauses.nearest is not None and not upper[2:])),
         candidates=replace(asked, name="", nearest=None) if clauses.nearest else None,
     )
     return shape, tuple(constants.constants), joins
@@ -349,21 +349,6 @@ def _moves(asked: Query, clauses: _Clauses) -> bool:
 def _column(asked: Query, source: int, index: int) -> Column:
     relation = asked.sources[source].relation
     return Column(source, index, relation.columns[index].type, relation.columns[index].name)
-
-
-def _is_keyed(query: Query) -> bool:
-    """Do the outputs hold the keys of all rows that they are made of?"""
-    shown = {
-        (output.expression.source, output.expression.index)
-        for output in query.outputs
-        if isinstance(output.expression, Column)
-    }
-    for number, source in enumerate(query.sources):
-        relation = source.relation
-        unique = isinstance(relation, Stream) or relation.unique
-        if not unique or (number, relation.key) not in shown:
-            return False
-    return True
 
 
 def _is_round(query: Query, clauses: _Clauses) -> bool:

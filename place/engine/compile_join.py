@@ -6,17 +6,18 @@ objects and readings of a tick itself. Focal objects are sources like others, of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 
 from place.engine.abstraction import Abstraction
-from place.engine.compiled import Compiled, Filter, JoinKey, Needed, QueryShape
+from place.engine.compiled import Compiled, Filter, JoinKey, Needed, QueryShape, is_keyed
 from place.engine.operator_specs import (
     AreaSpec,
     DistinctSpec,
     ElementSpec,
     GroupSpec,
     NearestEachSpec,
+    NearestJoinSpec,
     ProjectSpec,
     RankSpec,
     Spec,
@@ -24,7 +25,7 @@ from place.engine.operator_specs import (
 )
 from place.errors import InternalError
 from place.kernels.bulk import SIMPLE
-from place.model.schema import Relation
+from place.model.schema import Relation, Stream
 from place.model.space import Space
 from place.plan.expression import (
     Column,
@@ -33,6 +34,7 @@ from place.plan.expression import (
     Expression,
     columns_of,
     conjuncts,
+    sources_of,
     substitute,
 )
 from place.plan.query import Around, Focal, Query, Source
@@ -49,14 +51,15 @@ def compile_join(asked: Query) -> Compiled:
     area = _area(asked, focals)
     rank = _rank(asked, focals)
     spread = _spread(asked)
-    shown = _shown(asked, sources, rank)
-    needed = _needed(sources, conditions, shown, area)
+    read = _shown(asked, sources, rank)
+    needed = _needed(sources, conditions, read, area)
     width = len(sources)
-
-    def put(column: Column) -> Column:
-        return replace(column, index=needed[column.source].index(column.index))
-
     constants = Abstraction(width)
+    is_nearest = _is_nearest(asked, conditions)
+    shown = _shown(asked, sources, None) if is_nearest else read
+    # Rows of the nearest have only what is read of them above.
+    sent = tuple(tuple(sorted(columns)) for columns in shown) if is_nearest else needed
+    asks = tuple(_put(c, needed) for c in conditions if not _keeps_apart(c, sources))
     join = StreamJoinSpec(
         tuple(
             ElementSpec(source.relation, source.window, i == spread)
@@ -66,7 +69,7 @@ def compile_join(asked: Query) -> Compiled:
         tuple(
             tuple(needed[i].index(c) for c in sorted(columns)) for i, columns in enumerate(shown)
         ),
-        constants.of_all([substitute(condition, put) for condition in conditions]),
+        asks if is_nearest else constants.of_all([_put(c, needed) for c in conditions]),
         width,
         asked.space,
         area,
@@ -74,8 +77,13 @@ def compile_join(asked: Query) -> Compiled:
         asked.hint.lower() if asked.hint in METHODS else None,
     )
     lower: list[Spec] = [join]
-    upper = _upper(asked, constants, put, width)
-    if rank is not None and rank.each == spread:
+    upper = _upper(asked, constants, sent, width)
+    if is_nearest:
+        assert asked.nearest is not None
+        given = {field.name: getattr(join, field.name) for field in fields(join)}
+        is_apart = len(asks) < len(conditions)
+        lower = [NearestJoinSpec(**given, k=asked.nearest.k, is_apart=is_apart)]
+    elif rank is not None and rank.each == spread:
         lower.append(NearestEachSpec())
     elif rank is not None:
         upper.insert(0, NearestEachSpec())
@@ -85,11 +93,11 @@ def compile_join(asked: Query) -> Compiled:
         subject=spread,
         table=None,
         readings=False,
-        needed=needed,
+        needed=sent,
         lower=tuple(lower),
         upper=tuple(upper),
         kinds=tuple(constants.kinds),
-        is_keyed=False,
+        is_keyed=is_nearest and len(upper) == 1 and is_keyed(asked),
     )
     return Compiled(
         asked=asked,
@@ -105,6 +113,44 @@ def compile_join(asked: Query) -> Compiled:
         filter=Filter(spread, None, None, (), (), ()),
         has_choice=False,
         has_regions=False,
+    )
+
+
+def _put(expression: Expression, needed: Needed) -> Expression:
+    """An expression over the columns that are needed."""
+
+    def put(column: Column) -> Column:
+        return replace(column, index=needed[column.source].index(column.index))
+
+    return substitute(expression, put)
+
+
+def _is_nearest(asked: Query, conditions: Sequence[Expression]) -> bool:
+    """Is it kNN around each of one source's elements now, among those of another, where nothing
+    else ties the two together? A hint asks for the join as it is."""
+    return (
+        asked.nearest is not None
+        and asked.nearest.around is not None
+        and len(asked.sources) == 2
+        and all(source.window is None and source.key is None for source in asked.sources)
+        and not isinstance(asked.inside, Around)
+        and asked.hint not in METHODS
+        and all(len(sources_of(c)) < 2 or _keeps_apart(c, asked.sources) for c in conditions)
+    )
+
+
+def _keeps_apart(condition: Expression, sources: Sequence[Source]) -> bool:
+    """Does a condition say just that an object does not meet itself?"""
+    if not isinstance(condition, Compare) or condition.op != "<>":
+        return False
+    one, other = condition.left, condition.right
+    if not isinstance(one, Column) or not isinstance(other, Column) or one.source == other.source:
+        return False
+    relations = [sources[column.source].relation for column in (one, other)]
+    return (
+        isinstance(relations[0], Stream)
+        and relations[0].name == relations[1].name
+        and one.index == other.index == relations[0].key
     )
 
 
@@ -213,24 +259,20 @@ def _needed(
     )
 
 
-def _upper(
-    asked: Query, constants: Abstraction, put: Callable[[Column], Column], width: int
-) -> list[Spec]:
+def _upper(asked: Query, constants: Abstraction, sent: Needed, width: int) -> list[Spec]:
     """Groups, outputs and DISTINCT."""
     upper: list[Spec] = []
     outputs = [output.expression for output in asked.outputs]
     if asked.groups is not None:
-        keys = constants.of_all([substitute(key, put) for key in asked.groups])
+        keys = constants.of_all([_put(key, sent) for key in asked.groups])
         aggregates = tuple(
-            a
-            if a.argument is None
-            else replace(a, argument=constants.of(substitute(a.argument, put)))
+            a if a.argument is None else replace(a, argument=constants.of(_put(a.argument, sent)))
             for a in asked.aggregates
         )
         having = None if asked.having is None else constants.of(asked.having)
         upper.append(GroupSpec(keys, aggregates, having, width))
     else:
-        outputs = [substitute(output, put) for output in outputs]
+        outputs = [_put(output, sent) for output in outputs]
     told = constants.of_all(outputs)
     upper.append(ProjectSpec(tuple(zip(asked.names, told, strict=True))))
     if asked.distinct:

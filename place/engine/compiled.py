@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from place.engine.boxes import Box
 from place.engine.operator_specs import JoinSpec, Spec
-from place.model.schema import Relation
+from place.model.schema import Relation, Stream
 from place.model.space import Space
 from place.model.types import Row, Type
 from place.plan.expression import Column, Expression, columns_of
@@ -122,3 +122,18 @@ def is_constant(query: Query, column: Column) -> bool:
     """Does a column never change while its object, or its row of a query table, is there?"""
     source = query.sources[column.source]
     return not source.is_stream or column.index == source.relation.key
+
+
+def is_keyed(query: Query) -> bool:
+    """Do the outputs hold the keys of all rows that they are made of?"""
+    shown = {
+        (output.expression.source, output.expression.index)
+        for output in query.outputs
+        if isinstance(output.expression, Column)
+    }
+    for number, source in enumerate(query.sources):
+        relation = source.relation
+        unique = isinstance(relation, Stream) or relation.unique
+        if not unique or (number, relation.key) not in shown:
+            return False
+    return True

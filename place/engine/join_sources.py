@@ -7,15 +7,19 @@ from collections.abc import Callable
 import numpy as np
 
 from place.engine.areas import FixedArea, lies_around
-from place.engine.columns import Columns
-from place.engine.elements import Elements
+from place.engine.columns import Columns, Dictionary
+from place.engine.elements import Elements, Passes
 from place.engine.object_elements import ObjectElements, TableElements
 from place.engine.operator_specs import StreamJoinSpec
+from place.engine.placed_elements import Placed, PlacedObjects, PlacedRows
+from place.engine.stored_versions import StoredVersions
 from place.engine.stores import Stores
 from place.engine.tick import Tick
+from place.engine.vector import holds
 from place.engine.window_elements import Keeps, WindowElements
 from place.kernels.arrays import Bools, Floats, Longs
 from place.model.schema import Stream
+from place.plan.expression import conjunction, sources_of
 from place.plan.query import Around, Query
 
 Partner = Callable[[str, tuple[int, ...]], Columns]
@@ -45,6 +49,48 @@ def elements_of(
     keeps = _keeps(spec, source, asked, stores)
     is_mine = of_row if given.is_spread else None
     return WindowElements(relation, given.window, needed, is_mine, keeps, stores.dictionary)
+
+
+def placed_of(spec: StreamJoinSpec, source: int, stores: Stores, partner: Partner) -> Placed:
+    """The elements of one source with their places: those of this cell's row, or all."""
+    given, needed = spec.sources[source], spec.needed[source]
+    relation, passes = given.relation, _passes(spec, source, stores.dictionary)
+    assert relation.x is not None
+    assert relation.y is not None
+    if isinstance(relation, Stream):
+        held = [stores.subjects[relation.name]]
+        if not given.is_spread and relation.name in stores.others:
+            held.append(stores.others[relation.name])
+        shown = [needed[i] for i in spec.shown[source]]
+        return PlacedObjects(StoredVersions(relation.name, held), needed, shown, passes)
+    rows = partner(relation.name, needed)
+    mine = stores.place.has_objects(np.arange(len(rows)), None) if given.is_spread else None
+    return PlacedRows(
+        rows,
+        None if mine is None else np.flatnonzero(mine),
+        needed.index(0 if relation.key is None else relation.key),
+        (needed.index(relation.x), needed.index(relation.y)),
+        spec.shown[source],
+        passes,
+    )
+
+
+def _passes(spec: StreamJoinSpec, source: int, dictionary: Dictionary) -> Passes | None:
+    """What is asked of a source alone; None for nothing."""
+    asked = [c for c in spec.conditions if sources_of(c) == {source}]
+    if spec.sources[source].is_spread:
+        asked += [c for c in spec.conditions if not sources_of(c)]
+    condition, area = conjunction(asked), area_of(spec, source)
+    if condition is None:
+        return area
+
+    def passes(rows: Columns) -> Bools:
+        beside: list[Columns | None] = [None] * spec.width
+        beside[source] = rows
+        found = holds(condition, beside, len(rows), dictionary)
+        return found if area is None else found & area(rows)
+
+    return passes
 
 
 def area_of(spec: StreamJoinSpec, source: int) -> Callable[[Columns], Bools] | None:

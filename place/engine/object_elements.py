@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from place.engine.columns import Columns, Dictionary
+from place.engine.columns import Columns
 from place.engine.elements import ALWAYS, NONE, Changed, Passes, StandingElements
 from place.engine.objects import Objects
 from place.engine.operators.contract import NEVER
+from place.engine.stored_versions import StoredVersions
 from place.engine.tick import Tick
 from place.engine.vector import same_rows
 from place.engine.versions import Versions
@@ -22,11 +23,7 @@ IDENTITY = Column("number", Type.BIGINT)
 
 
 class ObjectElements(StandingElements):
-    """The objects of a stream now: those of this cell's row, or those of all rows.
-
-    An object at slot s of store p has the number `s * stores + p`. The rows of a tick have the ids
-    0, 1, 2, …, those of the second store after those of the first.
-    """
+    """The objects of a stream now: those of this cell's row, or those of all rows."""
 
     def __init__(
         self,
@@ -36,11 +33,9 @@ class ObjectElements(StandingElements):
         shown: Sequence[int],
     ) -> None:
         super().__init__()
-        self._name = name
-        self._stores = list(stores)
+        self._held = StoredVersions(name, stores)
         self._needed = tuple(needed)
         self._shown = tuple(shown)
-        self._versions = [Versions.none(store) for store in self._stores]
         self._passes: Passes | None = None
         self._last: tuple[Longs, list[tuple[Floats, ...]]] | None = None
 
@@ -48,30 +43,26 @@ class ObjectElements(StandingElements):
         """Look at all objects anew."""
         self._passes = passes
         self._fall_all()
-        self._versions = [Versions.none(store) for store in self._stores]
-        for part, store in enumerate(self._stores):
+        self._held.close()
+        for part, store in enumerate(self._held.stores):
             slots = np.flatnonzero(store.alive[: store.size])
             rows = store.columns.pick(self._needed, slots)
             chosen = np.flatnonzero(passes(rows))
             if len(chosen):
-                numbers = slots[chosen] * len(self._stores) + part
+                numbers = slots[chosen] * self._held.stride + part
                 self._stand(numbers, self._made(rows.take(chosen), len(chosen)))
 
     def open(self, tick: Tick) -> Changed:
         """The versions of objects that begin or end."""
-        given = (tick.objects.get(self._name), tick.elsewhere.get(self._name))
-        self._versions = [
-            Versions.none(store) if found is None else found
-            for store, found in zip(self._stores, given[: len(self._stores)], strict=True)
-        ]
-        if not any(map(len, self._versions)):
+        self._held.open(tick)
+        if not any(map(len, self._held.parts)):
             self._last = None
             return Changed.none(self.faces)
-        base = max(store.size for store in self._stores) * len(self._stores)
+        base = self._held.size
         parts: list[Changed] = []
         last: list[tuple[Longs, list[tuple[Floats, ...]]]] = []
         first = 0
-        for part, versions in enumerate(self._versions):
+        for part, versions in enumerate(self._held.parts):
             if len(versions):
                 parts += self._opened(part, versions, first, base, last)
             first += len(versions)
@@ -88,7 +79,7 @@ class ObjectElements(StandingElements):
     ) -> list[Changed]:
         """What changes in one store: what it held, and the rows of the tick."""
         assert self._passes is not None
-        stride = len(self._stores)
+        stride = self._held.stride
         heads = np.flatnonzero(versions.before < 0)
         numbers = versions.slots[heads] * stride + part
         stood = self.is_standing(numbers)
@@ -116,7 +107,7 @@ class ObjectElements(StandingElements):
         if self._shown:
             now = versions.messages.rows.pick(self._shown)
             same &= same_rows(now, versions.pick(before, self._shown))
-        found: Longs = name_versions(before, same, first, len(self._stores), part, base)
+        found: Longs = name_versions(before, same, first, self._held.stride, part, base)
         return found
 
     def settle(self, until: int) -> None:
@@ -127,22 +118,7 @@ class ObjectElements(StandingElements):
 
     def pick(self, ids: Longs) -> Columns:
         """The rows of versions."""
-        if len(self._stores) == 1:
-            return self._versions[0].pick(ids, self._needed)
-        parts, own = self._split(ids)
-        made = Columns(tuple(self._column(i) for i in self._needed), self._dictionary, len(ids))
-        for part, versions in enumerate(self._versions):
-            mine = np.flatnonzero(parts == part)
-            if len(mine):
-                made.put(mine, versions.pick(own[mine], self._needed))
-        return made
-
-    def _split(self, ids: Longs) -> tuple[Longs, Longs]:
-        """The store of each version, and its id there."""
-        first, stride = len(self._versions[0]), len(self._stores)
-        parts = np.where(ids < 0, ~ids % stride, ids >= first)
-        own = np.where(ids < 0, ~(~ids // stride), np.where(ids >= first, ids - first, ids))
-        return parts, own
+        return self._held.pick(ids, self._needed)
 
     def names(self, numbers: Longs) -> Longs:
         """An object that stands is called by its number."""
@@ -154,28 +130,18 @@ class ObjectElements(StandingElements):
 
     def identity(self, ids: Longs) -> Columns:
         """Their keys."""
-        relation = self._stores[0].relation
+        relation = self._held.relation
         assert relation.key is not None
-        made = Columns((relation.columns[relation.key], IDENTITY), self._dictionary, len(ids))
-        parts, own = self._split(ids)
-        for part, versions in enumerate(self._versions):
-            mine = np.flatnonzero(parts == part)
-            if len(mine):
-                keys = versions.pick(own[mine], (relation.key,))
-                made.values[0][mine], made.nulls[0][mine] = keys.values[0], keys.nulls[0]
+        columns = (relation.columns[relation.key], IDENTITY)
+        made = Columns(columns, self._held.dictionary, len(ids))
+        keys = self._held.pick(ids, (relation.key,))
+        made.values[0], made.nulls[0] = keys.values[0], keys.nulls[0]
         made.nulls[1][:] = False
         return made
 
     def next_expiry(self) -> int:
         """Timeouts come as messages."""
         return NEVER
-
-    @property
-    def _dictionary(self) -> Dictionary:
-        return self._stores[0].columns.dictionary
-
-    def _column(self, index: int) -> Column:
-        return self._stores[0].columns.columns[index]
 
 
 class TableElements(StandingElements):

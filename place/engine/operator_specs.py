@@ -78,6 +78,18 @@ class StreamJoinSpec:
 
 
 @dataclass(frozen=True)
+class NearestJoinSpec(StreamJoinSpec):
+    """For each element of one source the k nearest of the other, where no condition is between the
+    two; `is_apart` says that no object is its own neighbour.
+
+    It holds the constants of conditions: queries that differ in them have joins of their own.
+    """
+
+    k: int
+    is_apart: bool
+
+
+@dataclass(frozen=True)
 class NearestEachSpec:
     """Of the combinations of each centre those with the nearest elements."""
 
@@ -137,6 +149,7 @@ class DistinctSpec:
 Spec = (
     JoinSpec
     | StreamJoinSpec
+    | NearestJoinSpec
     | NearestEachSpec
     | NearestSpec
     | WindowSpec
