@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,9 @@ def compare(
         "our immediate": (lambda: [ones.find(one) for one in each], len(alone)),
     }
     count = {**about, "readings": len(readings), "pairs": len(ours.points)}
-    times = [{**about, "how": how, "ms": least_ms(*work[how])} for how in HOWS]
+    times: list[Mapping[str, int | float | str]] = [
+        {**about, "how": how, "ms": least_ms(*work[how])} for how in HOWS
+    ]
     return count, times
 
 
