@@ -12,7 +12,7 @@ is tested here as well, by running it over a few readings.
 
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from place.plan.logical import (
     Group,
     Inside,
     Join,
+    JoinElements,
     MeetRegions,
     NearestK,
     Node,
@@ -122,8 +123,8 @@ def asked(node: Node) -> tuple[Hashable, ...]:
             return ((Scan, source, alias),)
         case Select(condition=condition):
             return conjuncts(condition)
-        case Join(condition=condition):
-            return Join, *conjuncts(condition)
+        case Join(condition=condition) | JoinElements(condition=condition):
+            return type(node), *conjuncts(condition)
         case Inside(area=part) | MeetRegions(table=part) | NearestK(nearest=part):
             return ((type(node), part),)
         case SlideWindow(window=part) | Project(outputs=part):
@@ -218,6 +219,9 @@ def matches_of(node: Node, query: Query) -> list[Match]:
         case Join(condition=condition, input=below, table=other):
             both = combined(below, other, query)
             return [m for m in both if condition is None or evaluate(condition, m[1]) is True]
+        case JoinElements(condition=condition, input=below, others=others):
+            all_of = met_elements((below, *others), query)
+            return [m for m in all_of if condition is None or evaluate(condition, m[1]) is True]
         case PairPrevious(input=below, previous=other):
             return last_pairs(matches_of(below, query), matches_of(other, query))
         case Distinct() | Project() | Group():
@@ -249,10 +253,12 @@ def scanned(scan: Scan, query: Query) -> Iterator[Match]:
         subjects = [Subject(row[relation.key], row, NOW, (i, 0)) for i, row in rows]
     else:
         every = histories(WORLD, relation, NOW).values()
+        window = query.window or query.sources[scan.source].window
         subjects = [
-            Subject(r.key, r.row or (), r.time if query.window else NOW, (r.time, r.key))
+            Subject(r.key, r.row or (), r.time if window else NOW, (r.time, r.key))
             for history in every
-            for r in (history if query.window else history[-1:])
+            for r in (history if window else history[-1:])
+            if scan.key is None or r.key == scan.key
         ]
     for subject in subjects:
         passed = scan.columns
@@ -280,6 +286,18 @@ def combined(below: Node, other: Node, query: Query) -> list[Match]:
     """Each match of the main input beside each of the other one."""
     pairs = itertools.product(matches_of(below, query), matches_of(other, query))
     return [(subject, beside(rows, others)) for (subject, rows), (_, others) in pairs]
+
+
+def met_elements(inputs: Sequence[Node], query: Query) -> list[Match]:
+    """Every combination of the matches of several inputs; the subject is that of one of them."""
+    sources = [next(n.source for n in walk(i) if isinstance(n, Scan)) for i in inputs]
+    found: list[Match] = []
+    for combination in itertools.product(*(matches_of(i, query) for i in inputs)):
+        rows = combination[0][1]
+        for _, others in combination[1:]:
+            rows = beside(rows, others)
+        found.append((combination[sources.index(query.subject)][0], rows))
+    return found
 
 
 def beside(rows: tuple[Row, ...], others: tuple[Row, ...]) -> tuple[Row, ...]:
