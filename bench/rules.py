@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,29 @@ def one_by_one(index: BoxIndex, readings: Floats) -> list[Any]:
     return [index.find(readings[i : i + 1]).boxes for i in range(len(readings))]
 
 
+class Batch(NamedTuple):
+    """What a batch found: the pairs of the first readings, how many there are in all, and how."""
+
+    points: Any
+    boxes: Any
+    pairs: int
+    method: str
+    reason: str
+
+
+def in_batch(index: BoxIndex, readings: Floats, setting: Setting, kept: int) -> Batch:
+    """All pairs, in pieces that are passed on; those of the first readings are kept."""
+    pairs, some, last = 0, [], None
+    for piece in index.pieces(readings, setting.threads):
+        pairs += len(piece.points)
+        if len(piece.points) and int(piece.points.min()) < kept:
+            some.append(piece)
+        last = piece
+    assert last is not None
+    points, boxes = (np.concatenate([piece[side] for piece in some]) for side in (0, 1))
+    return Batch(points, boxes, pairs, last.method, last.reason)
+
+
 def measure(setting: Setting) -> Figures:
     """All contestants in turn, over the same readings and rules; all find the same pairs."""
     calibration = calibrate()
@@ -151,6 +174,7 @@ def measure(setting: Setting) -> Figures:
     batches.prepare(readings, len(readings))
     singles.prepare(readings, 1)
     best: dict[str, float] = {}
+    kept = max(len(some), len(few))
 
     def least(name: str, work: Callable[[], T], share: float) -> T:
         seconds, found = timed(work)
@@ -158,7 +182,7 @@ def measure(setting: Setting) -> Figures:
         return found
 
     for _ in range(REPEATS):
-        batch = least("batch", lambda: batches.find(readings, setting.threads), 1.0)
+        batch = least("batch", lambda: in_batch(batches, readings, setting, kept), 1.0)
         alone = least("immediate", lambda: one_by_one(singles, some), len(readings) / len(some))
         trees = least("ibs", lambda: ibs.find(some), len(readings) / len(some))
     duckdb = RangeJoin(rules, setting.threads)
@@ -190,7 +214,7 @@ def measure(setting: Setting) -> Figures:
         immediate_ratio=best["ibs"] / best["immediate"],
         duckdb_ratio=best["duckdb"] / best["batch"],
         prepare_s=prepare,
-        pairs=len(batch.points),
+        pairs=batch.pairs,
         chosen=batch.method,
         reason=batch.reason,
         immediate_readings=len(some),

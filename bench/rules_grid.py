@@ -144,6 +144,7 @@ def choice_figures(outcomes: list[Outcome]) -> dict[str, Any]:
     ratios = np.array([outcome.ratio for outcome in outcomes])
     return {
         "settings": len(outcomes),
+        "best_is_chosen": sum(outcome.chosen == outcome.best for outcome in outcomes),
         "within_15_percent": int((ratios <= 1.15).sum()),
         "worst_ratio": float(ratios.max()),
         "mean_ratio": float(ratios.mean()),

@@ -99,7 +99,7 @@ WORLDS: list[Callable[[np.random.Generator, int], World]] = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("axes", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("axes", [1, 2, 3, 5, 8, 20])
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_way_finds_the_pairs_that_looking_at_each_finds(
     world: Callable[[np.random.Generator, int], World], axes: int, way: str | None
@@ -116,6 +116,16 @@ def test_boxes_that_stand_are_asked_again(way: str | None) -> None:
     for begin, end in ((0, 1), (1, 2), (2, 30), (30, 30), (0, 260), (7, 8)):
         some = points[begin:end]
         check(index.find(some), some, low, high)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pieces_are_the_same_pairs(way: str | None) -> None:
+    points, low, high = half_lines(np.random.default_rng(4), 3)
+    found = list(BoxIndex(low, high, way).pieces(points, most=500))
+    assert len(found) > 2
+    columns = (np.concatenate([piece[side] for piece in found]) for side in (0, 1))
+    check(BoxPairs(*columns, found[0].method, found[0].reason), points, low, high)
+    assert [len(piece.points) for piece in BoxIndex(low, high, way).pieces(points[:0])] == [0]
 
 
 @pytest.mark.parametrize("way", WAYS)

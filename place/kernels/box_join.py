@@ -8,6 +8,7 @@ unless it is named.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ from place.kernels.box_scan import scan_boxes
 
 SMALL = 1 << 16
 """Pairs that are simply looked at: choosing would cost more."""
+PIECE_PAIRS = 3 << 16
+"""Pairs of a piece: they fit into the room that a thread keeps."""
 AGAIN = 8
 """Samples are taken again when so many times as many points are known, up to `SAMPLE`."""
 
@@ -105,6 +108,22 @@ class BoxIndex:
             name = self._forced(known, many) or self._cheapest(known, many)
         met = self._finder(name, known).find(points, threads)
         return BoxPairs(*met, _public(name), self._reason(name, known))
+
+    def pieces(
+        self, points: Floats, threads: int = 1, most: int = PIECE_PAIRS
+    ) -> Iterator[BoxPairs]:
+        """The same pairs, for some of the points after the others, with about `most` in a piece:
+        for whoever passes pairs on and need not have all of them at once."""
+        points = _plain(points)
+        if min(points.shape) == 0 or len(self._low) == 0:
+            yield self.find(points, threads)
+            return
+        known = self._known or self._learn(points)
+        step = max(1, int(most / max(known.shares.all * len(self._low), 1e-9)))
+        for begin in range(0, len(points), step):
+            found = self.find(points[begin : begin + step], threads)
+            found.points[:] += begin
+            yield found
 
     def _learn(self, points: Floats) -> _Known:
         """What samples tell, with these points; few are kept until there are more."""

@@ -169,9 +169,12 @@ _KEPT = threading.local()
 
 
 def _kept_room(size: int) -> Met:
+    """Room of the thread, if it is not asked for so much that nobody should keep it."""
     room: Met = getattr(_KEPT, "room", NONE_MET)
     if len(room.points) < size:
-        room = _KEPT.room = Met(np.empty(size, np.int32), np.empty(size, np.int32))
+        room = Met(np.empty(size, np.int32), np.empty(size, np.int32))
+        if size <= 4 * PIECE:
+            _KEPT.room = room
     return room
 
 
