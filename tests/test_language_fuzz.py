@@ -44,6 +44,13 @@ VALID = [
     "REGISTER QUERY q AS SELECT type, AVG(speed) FROM MovingObjects"
     " WHERE speed BETWEEN 1 AND 2 OR type IN ('a', 'b') AND NOT type LIKE '%x_' GROUP BY type"
     " HAVING COUNT(DISTINCT ObjectID) > 1",
+    "REGISTER QUERY q AS SELECT a.mmsi, b.mmsi, DISTANCE(a, b) AS metres FROM Ships a, Ships b"
+    " WHERE DISTANCE(a, b) <= 500 AND a.mmsi <> b.mmsi b INSIDE (170, -10, -170, 10) kNN (3, a)",
+    "REGISTER QUERY q AS SELECT /*+ HASH */ a.type, COUNT(*) FROM MovingObjects a WINDOW 1 HOUR,"
+    " MovingObjects b WINDOW 100 ROWS WHERE a.speed BETWEEN b.speed - 1 AND b.speed + 1"
+    " GROUP BY a.type",
+    "REGISTER QUERY q AS SELECT s.name, DISTANCE(o, FOCAL) FROM MovingObjects o JOIN Stations s"
+    " ON DISTANCE(o, POINT (0.5, 1)) < 2 o INSIDE ('M', 17, 5)",
     "CREATE SINK s FOR q1 TO PARQUET ('changes/')",
     "CREATE SINK s FOR ALL TO WEBHOOK (url = 'http://127.0.0.1/')",
     "DROP QUERY q1",

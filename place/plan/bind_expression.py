@@ -335,16 +335,18 @@ class ExpressionBinder:
         name, place = str(node.this), position_of(node)
         if name in AGGREGATES:
             return self._aggregate(node, name, place)
+        if name == "DISTANCE":
+            return self._distance(node, place)
         if name not in FUNCTIONS:
             raise wrong(
                 f"function {name} does not exist",
                 place,
-                hint=suggestion(name, (*AGGREGATES, *FUNCTIONS), "functions"),
+                hint="a POINT stands within DISTANCE: write DISTANCE(a, POINT (x, y))"
+                if name == "POINT"
+                else suggestion(name, (*AGGREGATES, *FUNCTIONS), "functions"),
             )
         if node.meta.get("distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
             raise wrong(f"{name} takes values", place, hint=f"write {name}(column)")
-        if name == "DISTANCE":
-            return self._distance(node, place)
         arguments = tuple(self.bind(argument) for argument in node.expressions)
         if name == "COALESCE":
             return self._coalesce(arguments, place)

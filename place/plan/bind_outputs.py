@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from place.model.schema import find_column
 from place.plan.bind_expression import AGGREGATES, ExpressionBinder
-from place.plan.expression import Aggregate, Expression, show, sources_of
+from place.plan.expression import Aggregate, Distance, Expression, show, sources_of
 from place.plan.query import Output, Source
 from place.sql import statements as s
 from place.sql.limits import check_outputs
@@ -111,8 +111,7 @@ def _bind_item(
         bound = binder.bind(item.expression)
         if item.alias is not None:
             return [Output(item.alias.text, bound)]
-        named = isinstance(item.expression, exp.Column)
-        return [Output(item.expression.name if named else show(bound), bound)]
+        return [Output(_name_of(item.expression, bound), bound)]
     shown = [source for source in sources if not source.is_hidden]
     chosen = [
         source
@@ -130,6 +129,20 @@ def _bind_item(
         for source in chosen
         for column in source.relation.columns
     ]
+
+
+def _name_of(node: exp.Expr, bound: Expression) -> str:
+    """What a column of the answer is called that nobody gave a name; DISTANCE as it was written."""
+    if isinstance(node, exp.Column):
+        return str(node.name)
+    if not isinstance(bound, Distance) or not isinstance(node, exp.Anonymous):
+        return show(bound)
+    places = ((bound.ax, bound.ay), (bound.bx, bound.by))
+    shown = [
+        part.name if isinstance(part, exp.Column) else f"POINT ({show(x)}, {show(y)})"
+        for part, (x, y) in zip(node.expressions, places, strict=True)
+    ]
+    return f"DISTANCE({', '.join(shown)})"
 
 
 def _reference(table: str, column: str) -> exp.Column:

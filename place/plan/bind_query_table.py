@@ -55,7 +55,8 @@ def bind_query_table(
             f'"{predicate.expression.name}" is not in FROM',
             position_of(predicate.expression),
             expected="the name of a query table",
-            hint=f"a region is a clause of its own: … INSIDE {predicate.expression.name}"
+            hint="a region is a clause of its own, behind the conditions: …"
+            f" {predicate.this.name} INSIDE {predicate.expression.name}"
             if is_region
             else "relations in FROM: " + ", ".join(source.alias for source in sources),
         )

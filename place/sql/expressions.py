@@ -290,7 +290,11 @@ class ExpressionParser(Parser):
             self._retreat(self._index - 1)
             return None
         if self._curr.token_type not in _NAMES:
-            self.fail("the name of a query table in FROM", hint="write O INSIDE Q")
+            self.fail(
+                "the name of a query table in FROM",
+                hint=f"write O INSIDE Q; an area stands behind the conditions: … {this.name} INSIDE"
+                " (…)",
+            )
         table = self.placed(exp.to_identifier(self._curr.text, quoted=True), self._curr)
         self._advance()
         predicate = Inside(this=this, expression=table)
