@@ -23,8 +23,9 @@ from place.kernels.nearest_search import (
 )
 from place.kernels.nested_grid import NestedGrid
 
-SPARE = 1.5
-"""How much larger than the last one a circle is guessed."""
+SPARE, FEW = 1.5, 5.0
+"""How much larger than the last one a circle is guessed; where fewer are wanted than twice FEW, it
+is larger by FEW neighbours, because small circles differ most from one instant to the next."""
 
 
 @njit(nogil=True, cache=True)
@@ -118,7 +119,7 @@ def _start(batch, size):
     for k in range(size):
         if states[k] == LATER:
             states[k], counts[k] = ASKED, 0
-            bounds[k] *= SPARE
+            bounds[k] *= max(SPARE, 1.0 + FEW / wanted[k])
             held[k] = wanted[k] + 1
             asked += 1
     return asked
