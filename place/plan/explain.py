@@ -34,7 +34,7 @@ from place.plan.logical import (
     inputs_of,
     spine,
 )
-from place.plan.query import Around, Focal, Nearest, Window
+from place.plan.query import Around, Focal, Nearest, Source, Window
 
 SCAN, INSIDE, SELECT, JOIN, CHOOSE, GROUP, ANSWER = (
     "scan",
@@ -120,10 +120,26 @@ def explain(plan: Plan, observed: Observed | None = None) -> list[str]:
             f"a reading sends on {knowledge.inside_first:.3g} rows with INSIDE first,"
             f" {knowledge.filters_first:.3g} with the filters first"
         )
+    if plan.query.is_join:
+        lines.append(f"holds {', '.join(_held(source) for source in plan.query.sources)}")
     if observed is not None and observed.shared > 1:
         lines.append(f"{observed.shared} queries share the join")
     lines += () if observed is None else observed.notes
     return lines
+
+
+def _held(source: Source) -> str:
+    """What a join keeps of a source, which bounds its state: combinations are not kept."""
+    name = source.relation.name
+    if source.key is not None:
+        return f"the object {source.key!r} of {name}"
+    if not source.is_stream:
+        return f"the rows of {name}"
+    if source.window is None:
+        return f"the objects of {name}"
+    if source.window.rows is not None:
+        return f"at most {source.window.rows:,} readings of {name}"
+    return f"the readings of {name} of {format_interval(source.window.duration or 0)}"
 
 
 def _keys(plan: Plan) -> dict[int, str]:
