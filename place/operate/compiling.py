@@ -23,7 +23,11 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
 from place.errors import PlaceError
+from place.kernels.box_choice import METHODS
+from place.kernels.box_join import join_boxes
 from place.kernels.cache import cache_directory, fingerprint
 from place.model.time import SECOND
 from place.runtime.durable.storage import Storage
@@ -36,8 +40,24 @@ from place.sql.scan import split
 from place.sql.statements import Change
 
 LOG = logging.getLogger("place.kernels")
-PARTS = ("nearest", "others")
-"""What follows the nearest, with the generator; and all other queries."""
+DEMO_PARTS = ("nearest", "others")
+"""What follows the nearest, with the generator; and all other queries of the demonstration."""
+JOINS = "joins"
+"""Queries in which several streams meet."""
+PARTS = (*DEMO_PARTS, JOINS)
+JOIN_STATEMENTS = """
+CREATE STREAM Ships (id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING);
+CREATE STREAM Calls (id BIGINT KEY, x DOUBLE, y DOUBLE);
+REGISTER QUERY close AS SELECT a.id, b.id, DISTANCE(a, b) FROM Ships a, Calls b
+  WHERE DISTANCE(a, b) <= 0.1;
+REGISTER QUERY pairs AS SELECT a.id, b.id FROM Ships a, Ships b
+  WHERE DISTANCE(a, b) <= 0.1 AND a.id < b.id;
+REGISTER QUERY met AS SELECT a.kind, COUNT(*) FROM Ships a WINDOW 2 SECONDS, Calls b WINDOW 9 ROWS
+  WHERE a.id = b.id AND a.x < b.x + 0.5 GROUP BY a.kind;
+REGISTER QUERY sent AS SELECT c.id, s.id, DISTANCE(c, s) FROM Calls c, Ships s
+  WHERE s.kind = 'tug' kNN (3, c);
+REGISTER QUERY alike AS SELECT c.id, s.id FROM Calls c, Ships s WHERE c.id <= s.id kNN (2, c);
+"""
 TICKS = 3
 START = 1_767_225_600 * SECOND
 POLL = 0.05
@@ -52,9 +72,11 @@ def demo_statements(objects: int, rate: int, seed: int) -> str:
 class Compiling:
     """The processes that compile what is not compiled yet, if there is anything."""
 
-    def __init__(self, *, together: bool = True, nice: int = 0) -> None:
+    def __init__(
+        self, parts: Sequence[str] = DEMO_PARTS, *, together: bool = True, nice: int = 0
+    ) -> None:
         self.began = time.monotonic()
-        missing = missing_parts()
+        missing = missing_parts(parts)
         self.is_needed = bool(missing)
         self.steps = sum(len(_steps(part)) + TICKS for part in missing)
         self.done = 0
@@ -101,7 +123,7 @@ class Compiling:
 @contextlib.contextmanager
 def compiled_meanwhile() -> Iterator[None]:
     """Compile what is missing beside a pipeline that runs, without taking its time."""
-    compiling = Compiling(together=False, nice=15)
+    compiling = Compiling(PARTS, together=False, nice=15)
     if compiling.is_needed:
         LOG.info("kernels are compiled beside it, once on this machine")
     try:
@@ -110,9 +132,9 @@ def compiled_meanwhile() -> Iterator[None]:
         compiling.close()
 
 
-def missing_parts() -> list[str]:
+def missing_parts(parts: Sequence[str] = DEMO_PARTS) -> list[str]:
     """The parts that have not been compiled on this machine, as the kernels are now."""
-    return [part for part in PARTS if not _stamp(part).exists()]
+    return [part for part in parts if not _stamp(part).exists()]
 
 
 def _stamp(part: str) -> Path:
@@ -122,12 +144,12 @@ def _stamp(part: str) -> Path:
 
 def _steps(part: str) -> list[tuple[Change, str]]:
     """The statements of a part."""
-    text = demo_statements(200, 1, 1)
+    text = JOIN_STATEMENTS if part == JOINS else demo_statements(200, 1, 1)
     chosen = []
     for offset, sql in split(text):
         statement = parse_one(sql, text, offset)
         assert isinstance(statement, Change)
-        of_part = "nearest" if "kNN" in sql else "others"
+        of_part = JOINS if part == JOINS else "nearest" if "kNN" in sql else "others"
         if not isinstance(statement, s.RegisterQuery) or of_part == part:
             chosen.append((statement, sql.strip()))
     return chosen
@@ -140,8 +162,12 @@ def compile_part(part: str) -> Iterator[None]:
             session.change([statement])
             yield
         for tick in range(TICKS):
-            _drive(session, tick) if part == "nearest" else _scatter(session, tick)
+            _READINGS[part](session, tick)
             yield
+    if part == JOINS:
+        numbers = np.arange(40.0).reshape(-1, 2) % 7
+        for method in METHODS:
+            join_boxes(numbers, numbers, numbers, method)
 
 
 def _drive(session: Session, tick: int) -> None:
@@ -166,6 +192,19 @@ def _scatter(session: Session, tick: int) -> None:
     police = [(n, chance.random(), chance.random(), now, chance.uniform(0, 90)) for n in range(40)]
     session.push("Police", police, time=now)
     session.push("Vehicles", vehicles, time=now)
+
+
+def _gather(session: Session, tick: int) -> None:
+    """Readings of streams that meet, so many at once that they are compared where they move."""
+    chance, now = random.Random(tick), START + tick * SECOND
+    ships = [
+        (n, chance.random(), chance.random(), chance.choice(("tug", "ferry"))) for n in range(600)
+    ]
+    session.push("Ships", ships, time=now)
+    session.push("Calls", [(n, chance.random(), chance.random()) for n in range(20)], time=now)
+
+
+_READINGS = {"nearest": _drive, "others": _scatter, JOINS: _gather}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
