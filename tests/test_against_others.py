@@ -107,6 +107,33 @@ def test_nearest_as_in_a_tree() -> None:
         assert held.rows["s"] == {(i,) for i in found}
 
 
+def test_nearest_of_each_as_in_a_tree() -> None:
+    world, asking = World(), 500
+    taxis = np.flatnonzero(world.types == "Taxi")
+    world.session.sql(
+        "REGISTER QUERY taxis AS SELECT a.id, b.id, DISTANCE(a, b) FROM Cars a, Cars b"
+        f" WHERE a.id < {asking} AND b.type = 'Taxi' kNN (3, a)"
+    )
+    world.session.sql(
+        "REGISTER QUERY others AS SELECT a.id, b.id FROM Cars a, Cars b"
+        f" WHERE a.id < {asking} AND a.id <> b.id kNN (2, a)"
+    )
+    held = Held(world.session, ["taxis", "others"])
+    for instant in range(1, INSTANTS + 1):
+        held.follow(world.step(instant))
+        asked = world.places[:asking]
+        apart, found = cKDTree(world.places[taxis]).query(asked, k=3)
+        near = {(row[0], row[1]): row[2] for row in held.rows["taxis"]}
+        assert near.keys() == {(a, b) for a in range(asking) for b in taxis[found[a]].tolist()}
+        expected = [apart[a, i] for a in range(asking) for i in range(3)]
+        ours = [near[a, b] for a in range(asking) for b in taxis[found[a]].tolist()]
+        assert ours == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        _, found = cKDTree(world.places).query(asked, k=3)
+        assert held.rows["others"] == {
+            (a, b) for a in range(asking) for b in found[a].tolist() if a != b
+        }
+
+
 QUERIES = {
     "per_type": (
         "SELECT type, COUNT(*) AS n, AVG(speed) AS v, MIN(speed) AS low, MAX(speed) AS high"

@@ -8,6 +8,7 @@ order. What fails is a script.
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -228,6 +229,27 @@ def select(draw: st.DrawFn, world: World) -> str:
     return f"SELECT {outputs(draw, values, clauses)} {' '.join(clauses)}"
 
 
+def select_nearest(draw: st.DrawFn, world: World) -> str:
+    """kNN around each element of one source, with nothing but distances between the two."""
+    one, other = draw(st.sampled_from([CARS, DRONES])), draw(st.sampled_from([CARS, STATIONS]))
+    chosen = [Source("a", one, ""), Source("b", other, "")][:: draw(st.sampled_from([1, -1]))]
+    conditions = [alone(draw, world, s) for s in chosen if draw(st.integers(0, 2)) == 2]
+    if one is other and draw(st.booleans()):
+        conditions.append(draw(st.sampled_from(["a.id <> b.id", "b.id <> a.id"])))
+    clauses = [f"FROM {', '.join(map(str, chosen))}"]
+    clauses += ["WHERE " + " AND ".join(conditions)] if conditions else []
+    if draw(st.integers(0, 3)) == 3:
+        named = draw(st.sampled_from([s for s in chosen if s.relation.is_stream]))
+        clauses.append(f"{named.alias} INSIDE {shape(draw, world)}")
+    centre = draw(st.sampled_from("ab"))
+    clauses.append(f"kNN ({draw(st.sampled_from([1, 1, 2, 3, 100]))}, {centre})")
+    values = [value for source in chosen for value in source.columns()]
+    values += ["DISTANCE(a, b)"] * 3 + [
+        f"{s.alias}.{s.relation.keys[0]}" for s in chosen if s.relation.keys
+    ]
+    return f"SELECT {outputs(draw, values, clauses)} {' '.join(clauses)}"
+
+
 def outputs(draw: st.DrawFn, values: list[str], clauses: list[str]) -> str:
     """What SELECT lists; GROUP BY and HAVING are added to the clauses."""
     value = st.sampled_from(values)
@@ -321,13 +343,13 @@ def owners(world: World) -> TableSpec:
 
 
 @st.composite
-def scripts(draw: st.DrawFn) -> str:
+def scripts(draw: st.DrawFn, ask: Callable[[st.DrawFn, World], str] = select) -> str:
     options = {
         stream: draw(st.lists(st.sampled_from(choices), unique=True, max_size=2))
         for stream, choices in OPTIONS.items()
     }
     world = made(draw(st.booleans()), draw(st.booleans()), options)
-    scene = Scene(world, lambda draw: select(draw, world), lambda draw: tell(draw, world))
+    scene = Scene(world, lambda draw: ask(draw, world), lambda draw: tell(draw, world))
     for statement in (*declared(world), region(draw, world)):
         scene.statement(statement)
     for spec in (stations(world), owners(world)):
@@ -354,6 +376,23 @@ def scripts(draw: st.DrawFn) -> str:
     batching=st.sampled_from(["each", "one", "random:1", "random:2"]),
 )
 def test_local_agrees_with_the_reference(text: str, cells: str, batching: str) -> None:
+    note(text)
+    run(text, RUNTIME, "1x1" if RUNTIME == "reference" else cells, batching)
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(
+    text=scripts(select_nearest),
+    cells=st.sampled_from(["1x1", "2x2", "1x3", "3x1"]),
+    batching=st.sampled_from(["each", "one", "random:1", "random:2"]),
+)
+def test_the_nearest_of_each_are_those_of_the_reference(
+    text: str, cells: str, batching: str
+) -> None:
     note(text)
     run(text, RUNTIME, "1x1" if RUNTIME == "reference" else cells, batching)
 

@@ -65,10 +65,11 @@ def placed_of(spec: StreamJoinSpec, source: int, stores: Stores, partner: Partne
         return PlacedObjects(StoredVersions(relation.name, held), needed, shown, passes)
     rows = partner(relation.name, needed)
     mine = stores.place.has_objects(np.arange(len(rows)), None) if given.is_spread else None
+    key = 0 if relation.key is None else relation.key
     return PlacedRows(
         rows,
         None if mine is None else np.flatnonzero(mine),
-        needed.index(0 if relation.key is None else relation.key),
+        None if given.is_spread else needed.index(key),  # nobody chooses among centres
         (needed.index(relation.x), needed.index(relation.y)),
         spec.shown[source],
         passes,

@@ -176,7 +176,8 @@ class PlacedObjects:
 class PlacedRows:
     """The rows of a table, by their numbers; nothing of it changes.
 
-    `key` and `place` are columns of `rows`, as are those that are shown.
+    `key` and `place` are columns of `rows`, as are those that are shown; only of candidates the key
+    is known.
     """
 
     is_watched = False
@@ -186,7 +187,7 @@ class PlacedRows:
         self,
         rows: Columns,
         mine: Longs | None,
-        key: int,
+        key: int | None,
         place: tuple[int, int],
         shown: Sequence[int],
         passes: Passes | None,
@@ -197,7 +198,7 @@ class PlacedRows:
         self._shown = tuple(shown)
         self._passes = passes
         self.places = np.full((len(rows), 2), np.nan)
-        self.ranks = _order_of(rows, key)
+        self.ranks = NONE if key is None else _order_of(rows, key)
 
     def __len__(self) -> int:
         return int((~np.isnan(self.places).any(axis=1)).sum())
