@@ -23,6 +23,9 @@ RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 
 
+HINTS = [f"/*+ {way} */ " for way in ("HASH", "GRID", "CLUSTERS", "BITMAPS", "SCAN")]
+
+
 @dataclass(frozen=True)
 class Relation:
     """What conditions may read: numbers of both types, texts, and keys of the script's type."""
@@ -226,7 +229,8 @@ def select(draw: st.DrawFn, world: World) -> str:
     clauses = [f"FROM {', '.join(map(str, chosen))}"]
     clauses += ["WHERE " + " AND ".join(conditions)] if conditions else []
     clauses += [clause for clause in (area, near) if clause]
-    return f"SELECT {outputs(draw, values, clauses)} {' '.join(clauses)}"
+    hint = draw(st.sampled_from(["", "", "", "", *HINTS]))
+    return f"SELECT {hint}{outputs(draw, values, clauses)} {' '.join(clauses)}"
 
 
 def select_nearest(draw: st.DrawFn, world: World) -> str:
@@ -409,6 +413,7 @@ FEATURES = [
     r"kNN \('M'.*",
     r"[ab] INSIDE \('M'",
     r"WINDOW \d ROWS, Stations",
+    r"/\*\+ BITMAPS \*/ .* WHERE",
     r"Packets \w WINDOW \S+ ROWS",
     r"GROUP BY .* HAVING",
     r"SELECT DISTINCT .*WINDOW",
