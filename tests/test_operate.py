@@ -134,6 +134,10 @@ def test_windows_go_on_expiring_when_all_objects_have_timed_out(tmp_path: Path) 
     with opened(tmp_path / "home") as session:
         session.sql(f"{CARS} WITH (timeout = '5 seconds')")
         session.sql("REGISTER QUERY passed AS SELECT id FROM Cars WINDOW 20 SECONDS")
+        session.sql(
+            "REGISTER QUERY met AS SELECT a.id, b.id FROM Cars a WINDOW 20 SECONDS,"
+            " Cars b WINDOW 3 ROWS WHERE a.id = b.id"
+        )
         session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
         runtime = runtime_of(session)
         clock = IdleClock(runtime, 1_000_000)
@@ -141,9 +145,11 @@ def test_windows_go_on_expiring_when_all_objects_have_timed_out(tmp_path: Path) 
             clock.look(float(second))
         assert runtime.statistics("Cars")["objects"] == 0
         assert session.answer("passed") == [(1,)]
+        assert session.answer("met") == [(1, 1)]
         for second in range(1020, 1030, 3):
             clock.look(float(second))
         assert session.answer("passed") == []
+        assert session.answer("met") == []
         last = runtime.pipeline.last
         clock.look(2000.0)
         clock.look(3000.0)

@@ -190,7 +190,10 @@ def _key_of(relation: Relation) -> int:
 def _area(asked: Query, focals: dict[Focal, int]) -> AreaSpec | None:
     if asked.inside is None:
         return None
-    focal = focals.get(asked.inside.focal) if isinstance(asked.inside, Around) else None
+    focal = None
+    # Readings of a window are asked when they come, by where the focal object is then.
+    if isinstance(asked.inside, Around) and asked.sources[asked.subject].window is None:
+        focal = focals[asked.inside.focal]
     return AreaSpec(asked.subject, asked.inside, focal)
 
 

@@ -166,8 +166,9 @@ class IdleClock:
         if objects and stream.timeout is not None:
             return True
         windows = [
-            query.window.duration or 0
+            window.duration or 0
             for query in self._runtime.catalog.queries.values()
-            if query.window is not None and stream.name in query.streams
+            if stream.name in query.streams
+            for window in query.windows
         ]
         return since <= max(windows, default=-1) + (stream.evaluate or 0)

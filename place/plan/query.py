@@ -166,9 +166,15 @@ class Query:
         return sum(source.is_stream for i, source in enumerate(self.sources) if i != regions) > 1
 
     @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window of its one stream, and those of its sources."""
+        given = (self.window, *(source.window for source in self.sources))
+        return tuple(window for window in given if window is not None)
+
+    @property
     def holds_readings(self) -> bool:
         """Has it a window, of its one stream or of a source?"""
-        return self.window is not None or any(s.window is not None for s in self.sources)
+        return len(self.windows) > 0
 
     @cached_property
     def streams(self) -> frozenset[str]:
