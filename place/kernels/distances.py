@@ -12,34 +12,32 @@ from place.kernels.inside import unit_vector
 EARTH_RADIUS = 6_371_008.8
 
 
+@njit(nogil=True, cache=True, inline="always")
+def _measure(ax, ay, bx, by, sphere):
+    """By what distances are compared: squared, of chords between unit vectors on the sphere."""
+    if sphere:
+        au, av, aw = unit_vector(ax, ay)
+        bu, bv, bw = unit_vector(bx, by)
+        du, dv, dw = au - bu, av - bv, aw - bw
+        return du * du + dv * dv + dw * dw
+    dx, dy = ax - bx, ay - by
+    return dx * dx + dy * dy
+
+
 @njit(nogil=True, cache=True)
 def distances(ax, ay, bx, by, sphere):
     """How far each place of one list is from that of the other; in metres on the sphere."""
     found = np.empty(len(ax))
     for i in range(len(ax)):
-        if sphere:
-            au, av, aw = unit_vector(ax[i], ay[i])
-            bu, bv, bw = unit_vector(bx[i], by[i])
-            du, dv, dw = au - bu, av - bv, aw - bw
-            root = math.sqrt(du * du + dv * dv + dw * dw)
-            found[i] = 2 * EARTH_RADIUS * math.asin(min(1.0, root / 2))
-        else:
-            dx, dy = ax[i] - bx[i], ay[i] - by[i]
-            found[i] = math.sqrt(dx * dx + dy * dy)
+        root = math.sqrt(_measure(ax[i], ay[i], bx[i], by[i], sphere))
+        found[i] = 2 * EARTH_RADIUS * math.asin(min(1.0, root / 2)) if sphere else root
     return found
 
 
 @njit(nogil=True, cache=True)
 def measures(ax, ay, bx, by, sphere):
-    """By what distances are compared: squared, of chords between unit vectors on the sphere."""
+    """The measure of the distance between each place of one list and that of the other."""
     found = np.empty(len(ax))
     for i in range(len(ax)):
-        if sphere:
-            au, av, aw = unit_vector(ax[i], ay[i])
-            bu, bv, bw = unit_vector(bx[i], by[i])
-            du, dv, dw = au - bu, av - bv, aw - bw
-            found[i] = du * du + dv * dv + dw * dw
-        else:
-            dx, dy = ax[i] - bx[i], ay[i] - by[i]
-            found[i] = dx * dx + dy * dy
+        found[i] = _measure(ax[i], ay[i], bx[i], by[i], sphere)
     return found
