@@ -121,7 +121,8 @@ class RegionJoin:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.index.queries[: self.index.size] >= 0).any()
+        """Has no query regions here? One over a query table may have none yet."""
+        return not self._tables and not (self.index.queries[: self.index.size] >= 0).any()
 
     # A tick
 
