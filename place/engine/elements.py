@@ -17,9 +17,11 @@ import numpy as np
 from place.engine.columns import Columns, Dictionary
 from place.engine.multiset import longer
 from place.engine.operators.contract import NEVER
-from place.engine.sides import JoinSides, SideBoxes, SidePoints, boxes_of_rows, points_of
+from place.engine.sides import JoinSides, boxes_of_rows, points_of
 from place.engine.tick import Tick
 from place.kernels.arrays import Bools, Floats, Longs
+from place.model.schema import Column
+from place.model.types import Type
 
 NONE = np.empty(0, np.int64)
 ALWAYS = -NEVER
@@ -81,17 +83,19 @@ class Face:
         """What elements that stand are in this face."""
         return tuple(array[numbers] for array in self.arrays)
 
-    def as_side(self, arrays: tuple[Floats, ...], is_exact: bool) -> SidePoints | SideBoxes:
-        """Arrays of this face, as points or as boxes."""
-        if self.is_box:
-            return SideBoxes(arrays[0], arrays[1], is_exact)
-        return SidePoints(arrays[0], is_exact)
-
 
 def _more(array: Floats, size: int) -> Floats:
     made = np.full((max(size, 2 * len(array)), array.shape[1]), np.nan)
     made[: len(array)] = array
     return made
+
+
+def joined_faces(parts: Sequence[list[tuple[Floats, ...]]]) -> list[tuple[Floats, ...]]:
+    """What several lists of elements are in each face, one after the other."""
+    return [
+        tuple(np.concatenate(arrays) for arrays in zip(*face, strict=True))
+        for face in zip(*parts, strict=True)
+    ]
 
 
 @dataclass
@@ -116,6 +120,17 @@ class Changed:
     def none(faces: Sequence[Face]) -> Changed:
         """Nothing changes."""
         return Changed(NONE, NONE, NONE, NONE, [face.at(NONE) for face in faces])
+
+    @staticmethod
+    def joined(parts: Sequence[Changed]) -> Changed:
+        """Several, one after the other."""
+        return Changed(
+            np.concatenate([part.ids for part in parts]),
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.ends for part in parts]),
+            np.concatenate([part.names for part in parts]),
+            joined_faces([part.faces for part in parts]),
+        )
 
     def take(self, chosen: Longs) -> Changed:
         """Some of them."""
@@ -152,14 +167,21 @@ class Elements(Protocol):
     def names(self, numbers: Longs) -> Longs:
         """The names of elements that stand."""
 
-    def born(self, ids: Longs) -> Longs | None:
-        """The instants at which readings took effect; None where elements are no readings."""
-
     def identity(self, ids: Longs) -> Columns:
         """A key and a number that tell elements apart, the same in every cell."""
 
     def next_expiry(self) -> int:
         """The next instant at which an element ends, if nothing else happens."""
+
+
+def numbered(numbers: Longs, dictionary: Dictionary) -> Columns:
+    """The identity of elements that have no key, only a number."""
+    columns = Column("key", Type.BIGINT), Column("number", Type.BIGINT)
+    made = Columns(columns, dictionary, len(numbers))
+    made.values[1][:] = numbers
+    for nulls in made.nulls:
+        nulls[:] = False
+    return made
 
 
 class StandingElements:

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from place.engine.columns import Dictionary
 from place.engine.combinations import Combinations
 from place.engine.elements import Elements
-from place.engine.operator_specs import ElementSpec
 from place.engine.operators.contract import NEVER
 from place.engine.window_elements import END, FACTS, ORDINAL, START, WindowElements
 from place.kernels.arrays import Longs
@@ -29,10 +27,7 @@ COUNTS = -2
 class JoinContent:
     """The windows among the sources of a join."""
 
-    def __init__(
-        self, elements: Sequence[Elements], sources: Sequence[ElementSpec], dictionary: Dictionary
-    ) -> None:
-        self._dictionary = dictionary
+    def __init__(self, elements: Sequence[Elements]) -> None:
         self._windows = {
             i: some for i, some in enumerate(elements) if isinstance(some, WindowElements)
         }
@@ -96,9 +91,7 @@ class JoinContent:
         for i, window in self._windows.items():
             ids = some.ids[i]
             assert ids is not None
-            born = window.born(ids)
-            assert born is not None
-            seen &= born > floors[places.reshape(-1)]
+            seen &= window.born(ids) > floors[places.reshape(-1)]
         return some.take(np.flatnonzero(seen))
 
     # To Arrow

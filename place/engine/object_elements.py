@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from place.engine.columns import Columns
-from place.engine.elements import ALWAYS, NONE, Changed, Passes, StandingElements
+from place.engine.elements import (
+    ALWAYS,
+    NONE,
+    Changed,
+    Passes,
+    StandingElements,
+    joined_faces,
+    numbered,
+)
 from place.engine.objects import Objects
 from place.engine.operators.contract import NEVER
 from place.engine.stored_versions import StoredVersions
@@ -67,7 +75,7 @@ class ObjectElements(StandingElements):
                 parts += self._opened(part, versions, first, base, last)
             first += len(versions)
         self._last = _both(last)
-        return _joined(parts)
+        return Changed.joined(parts)
 
     def _opened(
         self,
@@ -124,10 +132,6 @@ class ObjectElements(StandingElements):
         """An object that stands is called by its number."""
         return numbers
 
-    def born(self, ids: Longs) -> Longs | None:
-        """Objects are no readings."""
-        return None
-
     def identity(self, ids: Longs) -> Columns:
         """Their keys."""
         relation = self._held.relation
@@ -174,17 +178,9 @@ class TableElements(StandingElements):
         """A row is called by its number."""
         return numbers
 
-    def born(self, ids: Longs) -> Longs | None:
-        """Rows are no readings."""
-        return None
-
     def identity(self, ids: Longs) -> Columns:
         """Their numbers; keys of tables may be the same in several rows."""
-        made = Columns((Column("key", Type.BIGINT), IDENTITY), self._rows.dictionary, len(ids))
-        made.values[1][:] = ~ids
-        for nulls in made.nulls:
-            nulls[:] = False
-        return made
+        return numbered(~ids, self._rows.dictionary)
 
     def next_expiry(self) -> int:
         """Rows stay."""
@@ -196,22 +192,5 @@ def _both(
 ) -> tuple[Longs, list[tuple[Floats, ...]]]:
     if len(parts) == 1:
         return parts[0]
-    faces = [
-        tuple(np.concatenate(arrays) for arrays in zip(*face, strict=True))
-        for face in zip(*(made for _, made in parts), strict=True)
-    ]
-    return np.concatenate([NONE, *(numbers for numbers, _ in parts)]), faces
-
-
-def _joined(parts: list[Changed]) -> Changed:
-    faces = [
-        tuple(np.concatenate(arrays) for arrays in zip(*face, strict=True))
-        for face in zip(*(part.faces for part in parts), strict=True)
-    ]
-    return Changed(
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate([part.starts for part in parts]),
-        np.concatenate([part.ends for part in parts]),
-        np.concatenate([part.names for part in parts]),
-        faces,
-    )
+    numbers = np.concatenate([NONE, *(numbers for numbers, _ in parts)])
+    return numbers, joined_faces([made for _, made in parts])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from place.engine.columns import Columns
-from place.engine.elements import Changed, Passes, StandingElements
+from place.engine.elements import Changed, Passes, StandingElements, numbered
 from place.engine.operators.contract import NEVER, Parameters
 from place.engine.tick import Tick
 from place.kernels.arrays import Longs
@@ -51,13 +51,9 @@ class QueryElements(StandingElements):
         """A query is called by its number."""
         return numbers
 
-    def born(self, ids: Longs) -> Longs | None:
-        """Queries are no readings."""
-        return None
-
     def identity(self, ids: Longs) -> Columns:
-        """Nobody asks."""
-        raise NotImplementedError
+        """Their numbers."""
+        return numbered(~ids, self._parameters.dictionary)
 
     def next_expiry(self) -> int:
         """Queries stay until they are dropped."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.columns import Columns, Dictionary
-from place.engine.elements import ALWAYS, NONE, Changed, Passes, StandingElements
+from place.engine.elements import ALWAYS, NONE, Changed, Passes, StandingElements, numbered
 from place.engine.objects import Messages
 from place.engine.operators.contract import NEVER
 from place.engine.tick import Tick
@@ -102,7 +102,7 @@ class WindowElements(StandingElements):
         if messages is not None and len(messages):
             come = self._come(messages, instants, ordinals, tick)
         self.count += len(instants)
-        return _together(gone, come)
+        return Changed.joined([gone, come])
 
     def _readings(self, messages: Messages, instants: Longs) -> tuple[Messages, Longs]:
         """The readings among messages in the order of times and keys; of those with one key and
@@ -196,19 +196,14 @@ class WindowElements(StandingElements):
         """A reading is called by its number."""
         return numbers
 
-    def born(self, ids: Longs) -> Longs | None:
+    def born(self, ids: Longs) -> Longs:
         """When readings took effect."""
         found: Longs = self._facts[START, ~ids]
         return found
 
     def identity(self, ids: Longs) -> Columns:
         """Which readings of the stream they are."""
-        columns = Column("key", Type.BIGINT), Column("number", Type.BIGINT)
-        made = Columns(columns, self._dictionary, len(ids))
-        made.values[1][:] = self._facts[ORDINAL, ~ids]
-        for nulls in made.nulls:
-            nulls[:] = False
-        return made
+        return numbered(self._facts[ORDINAL, ~ids], self._dictionary)
 
     def next_expiry(self) -> int:
         """The first end of a reading."""
@@ -256,16 +251,3 @@ class WindowElements(StandingElements):
         """When the oldest reading that is held took effect."""
         held = self._held()
         return int(self._facts[START, held].min()) if len(held) else NEVER
-
-
-def _together(one: Changed, other: Changed) -> Changed:
-    return Changed(
-        np.concatenate([one.ids, other.ids]),
-        np.concatenate([one.starts, other.starts]),
-        np.concatenate([one.ends, other.ends]),
-        np.concatenate([one.names, other.names]),
-        [
-            tuple(np.concatenate(arrays) for arrays in zip(*face, strict=True))
-            for face in zip(one.faces, other.faces, strict=True)
-        ],
-    )

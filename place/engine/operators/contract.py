@@ -107,6 +107,11 @@ class Parameters:
         return self._rows.take(queries)
 
     @property
+    def dictionary(self) -> Dictionary:
+        """The texts that constants are codes of."""
+        return self._rows.dictionary
+
+    @property
     def is_empty(self) -> bool:
         """Have queries no constants?"""
         return not self._rows.columns

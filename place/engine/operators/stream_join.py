@@ -67,7 +67,7 @@ class StreamJoin:
         self._queries = QueryElements(parameters)
         self._own: list[Elements] = [*elements, self._queries]
         self._elements = list(self._own)
-        self._content = JoinContent(elements, spec.sources, dictionary)
+        self._content = JoinContent(elements)
         self._extender = Extender(self._elements, dictionary, spec.method, threads)
         self._shared: SharedConditions | None = None
         self._plan: JoinPlan | None = None
