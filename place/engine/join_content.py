@@ -32,18 +32,24 @@ class JoinContent:
             i: some for i, some in enumerate(elements) if isinstance(some, WindowElements)
         }
         self._floors: dict[int, int] = {}
+        self._highest = -NEVER
+        """The highest floor of all queries."""
         self._is_filled = False
 
     @property
     def has_floors(self) -> bool:
         """Is anything hidden from some query?"""
-        oldest = min((some.oldest for some in self._windows.values()), default=NEVER)
-        return any(floor >= oldest for floor in self._floors.values())
+        if self._highest == -NEVER:
+            return False
+        return self._highest >= min(some.oldest for some in self._windows.values())
 
     def begin(self, query: int, content: pa.Table | None) -> None:
         """A query begins, with what its windows hold."""
-        if not self._windows:
-            return
+        if self._windows:
+            self._begin(query, content)
+            self._highest = max(self._highest, self._floors[query])
+
+    def _begin(self, query: int, content: pa.Table | None) -> None:
         self._floors[query] = -NEVER
         if content is None:
             return
@@ -78,6 +84,7 @@ class JoinContent:
         """Queries have ended."""
         for query in queries:
             self._floors.pop(query, None)
+        self._highest = max(self._floors.values(), default=-NEVER)
 
     def visible(self, some: Combinations, width: int) -> Combinations:
         """The combinations that their queries see."""

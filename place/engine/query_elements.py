@@ -19,22 +19,21 @@ class QueryElements(StandingElements):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
         self._parameters = parameters
-        self.active: list[int] = []
+        self.active: Longs = np.empty(0, np.int64)
+        """The numbers of all queries, in the order in which they began."""
 
     def add(self, queries: Sequence[int]) -> None:
         """Queries begin."""
-        self.active += queries
+        self.active = np.concatenate([self.active, np.array(queries, np.int64)])
 
     def drop(self, queries: Sequence[int]) -> None:
         """Queries end."""
-        gone = set(queries)
-        self.active = [query for query in self.active if query not in gone]
+        self.active = self.active[~np.isin(self.active, queries)]
 
     def load(self, passes: Passes) -> None:
         """All that are registered stand."""
         self._fall_all()
-        numbers = np.array(self.active, np.int64)
-        self._stand(numbers, self._made(self.pick(~numbers), len(numbers)))
+        self._stand(self.active, self._made(self.pick(~self.active), len(self.active)))
 
     def open(self, tick: Tick) -> Changed:
         """Queries change between ticks."""

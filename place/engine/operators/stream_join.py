@@ -92,7 +92,7 @@ class StreamJoin:
 
     def save(self) -> pa.Table | None:
         """What windows hold."""
-        return self._content.save(self._queries.active)
+        return self._content.save(self._queries.active.tolist())
 
     def content(self, query: int) -> pa.Table | None:
         """What the windows of one query hold."""
@@ -116,8 +116,9 @@ class StreamJoin:
     def _prepare(self) -> None:
         """Ask of elements what the queries of now ask."""
         spec = self._spec
-        active = np.array(self._queries.active, np.int64)
-        constants = None if self._parameters.is_empty else self._parameters.rows(active)
+        constants = None
+        if not self._parameters.is_empty:
+            constants = self._parameters.rows(self._queries.active)
         shared = share_conditions(spec.conditions, spec.width, constants)
         if shared == self._shared:
             self._queries.load(_everything)
@@ -161,12 +162,12 @@ class StreamJoin:
             self._content.forget(self._ended)
         if self._begun:
             self._queries.add(self._begun)
-        if (self._begun or self._ended) and self._queries.active:
+        if (self._begun or self._ended) and len(self._queries.active):
             self._prepare()
         if self._begun:
             parts.append(self._whole(self._begun, tick.until, 1))
         self._begun, self._ended = [], []
-        if self._queries.active:
+        if len(self._queries.active):
             parts += self._changes(tick)
         return Flow.joined(parts)
 
@@ -212,16 +213,13 @@ class StreamJoin:
         instants, counts = np.unique(times, return_counts=True)
         stands = max(len(elements.standing()) for elements in self._elements[:-1])
         most = max(FEW, stands // 2)
-        spans: list[tuple[int, int, int]] = []
-        after = last = tick.after
-        held = 0
-        for instant, count in zip(instants.tolist(), counts.tolist(), strict=True):
-            if held and held + count > most:
-                spans.append((after, first, last))
-                after, held = last, 0
-            first = first if held else instant
-            last, held = instant, held + count
-        return [*spans, (after, first, last)]
+        # A span ends where its share of all changes is full, and around an instant that is larger.
+        share, is_large = (np.cumsum(counts) - counts) // most, counts > most
+        breaks = (share[1:] != share[:-1]) | is_large[1:] | is_large[:-1]
+        starts = np.flatnonzero(np.concatenate([[True], breaks]))
+        firsts = instants[starts].tolist()
+        lasts = instants[np.append(starts[1:], len(instants)) - 1].tolist()
+        return list(zip([tick.after, *lasts[:-1]], firsts, lasts, strict=True))
 
     def _at_once(self, changed: Sequence[Changed], at: int) -> Flow:
         """All changes of one instant: what was there before it, and what is there after it."""
@@ -358,7 +356,7 @@ class StreamJoin:
         step = self._plan.last
         face = self._queries.faces[step.face]
         if queries is None:
-            queries = np.array(self._queries.active, np.int64)
+            queries = self._queries.active
         partners = Partners(face.at(queries), face.is_exact, ~queries, queries)
         some = self._extender.extend(some, step, partners)
         return self._content.visible(some, self._spec.width)
