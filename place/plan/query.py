@@ -15,6 +15,7 @@ from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
 from place.plan.expression import Aggregate, Expression
+from place.plan.trigger import Trigger
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,15 @@ class Query:
     """Where INSIDE has to stand in the plan: `INSIDE FIRST` or `INSIDE LAST`."""
     arrivals: bool = False
     """EMIT ARRIVALS: only rows that join the answer are told, never those that leave."""
+    trigger: Trigger | None = None
+    """What makes it a trigger, whose rows are alerts; None of a query."""
     form: str | None = field(default=None, compare=False, repr=False)
     """Queries of one form were written alike but for literals; it says nothing about meaning."""
+
+    @property
+    def kind(self) -> str:
+        """What its name stands for in the catalog."""
+        return "query" if self.trigger is None else "trigger"
 
     @property
     def types(self) -> tuple[Type, ...]:
