@@ -201,12 +201,17 @@ def boxes_of_rows(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionar
         for bound in part.bounds:
             values, is_exact = _numbers(bound.expression, rows, size, dictionary)
             exact &= is_exact
+            if bound.op in ("<", ">"):
+                # A whole number beyond 2**53 that meets the bound may have been rounded to it, so
+                # such a bound stays within the box, and the condition is asked once more.
+                small = np.abs(values) < EXACT_INTEGERS
+                exact &= bool((small | np.isnan(values)).all())
+                beyond = np.nextafter(values, np.inf if bound.op == ">" else -np.inf)
+                values = np.where(small, beyond, values)
             if bound.op in ("=", ">", ">="):
-                edge = np.nextafter(values, np.inf) if bound.op == ">" else values
-                low = np.maximum(low, edge)
+                low = np.maximum(low, values)
             if bound.op in ("=", "<", "<="):
-                edge = np.nextafter(values, -np.inf) if bound.op == "<" else values
-                high = np.minimum(high, edge)
+                high = np.minimum(high, values)
         lows.append(low)
         highs.append(high)
     return SideBoxes(_stacked(lows, size), _stacked(highs, size), exact)
