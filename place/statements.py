@@ -15,12 +15,15 @@ from place.model.result import DeltaList, Result
 from place.model.types import Row, Type
 from place.plan.apply import apply
 from place.plan.bind_query import bind_query
+from place.plan.bind_trigger import bind_trigger
 from place.plan.catalog import Catalog, fold
 from place.plan.define import Load
 from place.plan.explain import explain
+from place.plan.explain_trigger import explain_trigger
 from place.plan.kinds import KINDS, Listed, kind_of
 from place.plan.limits import (
     answer_too_large,
+    check_combinations,
     check_cost,
     registration_too_slow,
     select_too_slow,
@@ -113,6 +116,9 @@ class Statements:
                 if isinstance(statement, s.RegisterQuery) and changed is not catalog:
                     query = changed.queries[fold(statement.name.text)]
                     check_cost(query, changed, self._objects, statement.name.at)
+                if isinstance(statement, s.CreateTrigger) and changed is not catalog:
+                    query = changed.queries[fold(statement.name.text)]
+                    check_combinations(query, changed, statement.name.at)
             except (PlaceError, RecursionError) as error:
                 wrong = error
                 break
@@ -176,13 +182,16 @@ class Statements:
 
     def _explain(self, statement: s.Explain) -> Result:
         target = statement.target
+        if statement.kind == "trigger":
+            return self._explain_trigger(statement)
         if isinstance(target, s.Name):
-            query: Query = self._catalog.find("query", target)
+            query: Query = self._catalog.find("query", target, verb="EXPLAIN")
         elif isinstance(target, s.RegisterQuery):
             self._catalog.check_free("query", target.name)
             query = bind_query(self._catalog, target.name.text, target.select)
             query = replace(query, arrivals=target.arrivals)
         else:
+            assert isinstance(target, s.Select)
             query = bind_query(self._catalog, "", target)
         if statement.analyze and not isinstance(target, s.Name):
             check_cost(query, self._catalog, self._objects, None)
@@ -193,17 +202,30 @@ class Statements:
         lines = tuple((line,) for line in explain(self._runtime.plan(query), observed))
         return Result("plan", ("plan",), (Type.STRING,), lines)
 
+    def _explain_trigger(self, statement: s.Explain) -> Result:
+        """The constraints of a trigger; those of the first row of its tables, if it has some."""
+        target = statement.target
+        if isinstance(target, s.CreateTrigger):
+            self._catalog.check_free("trigger", target.name)
+            query = bind_trigger(self._catalog, target)
+        else:
+            assert isinstance(target, s.Name)
+            query = self._catalog.find("trigger", target, verb="EXPLAIN")
+        observed = self._runtime.analyze(query) if statement.analyze else None
+        lines = tuple((line,) for line in explain_trigger(query, self._catalog, observed))
+        return Result("plan", ("plan",), (Type.STRING,), lines)
+
     def _show(self, kind: str) -> Result:
         counts = _Counts(self._runtime)
         rows = [_row_of(self._catalog, kind, each, counts) for each in self._definitions(kind)]
         return listing(kind, rows)
 
     def _definitions(self, kind: str) -> list[object]:
-        return list(self._catalog.of_kind(kind).values())
+        return list(self._catalog.of_kind(kind))
 
     def _describe(self, name: s.Name) -> Result:
         for kind in KINDS.values():
-            found = self._catalog.of_kind(kind.name).get(fold(name.text))
+            found = self._catalog.get(kind.name, name.text)
             if found is None:
                 continue
             if kind.columns is None:
@@ -211,7 +233,7 @@ class Statements:
                 return _table((("statement", Type.STRING),), [(text,)])
             rows: list[Row] = [(column, type_.value) for column, type_ in kind.columns(found)]
             return _table((("column", Type.STRING), ("type", Type.STRING)), rows)
-        known = [d.name for kind in KINDS for d in self._catalog.of_kind(kind).values()]
+        known = [d.name for kind in KINDS for d in self._catalog.of_kind(kind)]
         raise s.wrong(
             f'"{name.text}" does not exist', name.at, hint=suggestion(name.text, known, "names")
         )

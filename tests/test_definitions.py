@@ -59,5 +59,5 @@ def test_a_catalog_is_had_from_another_by_what_changed() -> None:
         made = before.after(pickle.loads(pickle.dumps(change)))
         assert made.version == after.version
         for kind in ("stream", "table", "query"):
-            assert dict(made.of_kind(kind)) == dict(after.of_kind(kind))
+            assert dict(made.store_of(kind)) == dict(after.store_of(kind))
         assert dict(Catalog().after(after.since(Catalog())).queries) == dict(after.queries)

@@ -15,6 +15,7 @@ BELOW_RUNTIME = BELOW_ENGINE | {"place.engine", "place.sim"}
 BELOW_SESSION = BELOW_RUNTIME | {
     "place.runtime",
     "place.runtime.reference",
+    "place.runtime.reference_trigger",
     "place.runtime.spark",
 }
 FRONT = BELOW_SESSION | {"place.session", "place.statements", "place.script", "place"}
@@ -26,8 +27,14 @@ ROOMS: dict[str, set[str]] = {
     "place.plan": {"place.errors", "place.model", "place.sql"},
     "place.engine": {"place.errors", "place.model", "place.kernels", "place.plan"},
     "place.sim": {"place.errors", "place.model", "place.kernels"},
-    "place.runtime": BELOW_RUNTIME | {"place.runtime.reference"},
+    "place.runtime": BELOW_RUNTIME | {"place.runtime.reference", "place.runtime.reference_trigger"},
     "place.runtime.reference": {"place.errors", "place.model", "place.plan"},
+    "place.runtime.reference_trigger": {
+        "place.errors",
+        "place.model",
+        "place.plan",
+        "place.runtime.reference",
+    },
     "place.runtime.spark": BELOW_RUNTIME | {"place.runtime"},
     "place.connection": {"place.errors", "place.model"},
     "place.subscription": {"place.errors", "place.model", "place.plan"},

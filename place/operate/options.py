@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from place.errors import ConfigurationError, StatementError
-from place.plan.catalog import fold
 from place.plan.kinds import kind_of
 from place.runtime.durable.home import check_writable
 from place.runtime.interface import durable
@@ -181,4 +180,4 @@ def _known(session: Session, statement: s.Statement) -> str | None:
         return None
     kind, name = kind_of(statement).name, statement.name.text
     catalog = session.catalog
-    return catalog.text_of(kind, name) if fold(name) in catalog.of_kind(kind) else None
+    return catalog.text_of(kind, name) if catalog.get(kind, name) is not None else None

@@ -9,7 +9,7 @@ from typing import Any
 from place.errors import PlaceError
 from place.model.schema import Stream, Table
 from place.plan.bind_query_table import check_regions_of
-from place.plan.catalog import PLURALS, Catalog, fold
+from place.plan.catalog import PLURALS, Catalog
 from place.plan.define import Load, check_rows
 from place.plan.kinds import KINDS, kind_of
 from place.sql import statements as s
@@ -28,7 +28,7 @@ def apply(catalog: Catalog, statement: s.Change, text: str, load: Load) -> Catal
 
 def _create(catalog: Catalog, statement: s.Creation, text: str, load: Load) -> Catalog:
     kind = kind_of(statement)
-    if statement.if_not_exists and fold(statement.name.text) in catalog.of_kind(kind.name):
+    if statement.if_not_exists and catalog.get(kind.name, statement.name.text) is not None:
         return catalog
     catalog.check_free(kind.name, statement.name)
     definition, rows = kind.define(catalog, statement, load)
@@ -37,18 +37,18 @@ def _create(catalog: Catalog, statement: s.Creation, text: str, load: Load) -> C
 
 def _drop(catalog: Catalog, statement: s.Drop, load: Load) -> Catalog:
     kind, name = statement.kind, statement.name
-    if statement.if_exists and fold(name.text) not in catalog.of_kind(kind):
+    if statement.if_exists and catalog.get(kind, name.text) is None:
         return catalog
-    found = catalog.find(kind, name)
+    found = catalog.find(kind, name, verb="DROP")
     users = list(islice(KINDS[kind].users(catalog, found.name), MOST_USERS))
     if users:
-        what, names = users[0][0], [user for _, user in users]
-        many = what if len(names) == 1 else PLURALS[what]
+        kinds, names = list(dict.fromkeys(what for what, _ in users)), [user for _, user in users]
+        many = kinds[0] if len(names) == 1 else " and ".join(PLURALS[what] for what in kinds)
         listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         raise wrong(
             f'{kind} "{found.name}" is used by {many} {listed}',
             name.at,
-            hint="; ".join(f"DROP {what.upper()} {user}" for user in names[:3]) + " first",
+            hint="; ".join(f"DROP {what.upper()} {user}" for what, user in users[:3]) + " first",
         )
     return catalog.remove(kind, found.name)
 

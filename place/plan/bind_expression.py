@@ -266,6 +266,7 @@ class ExpressionBinder:
         """Both sides, of types that can be compared; a text becomes the time it is compared to."""
         one, other = self.bind(left), self.bind(right)
         one, other = self._timed(one, other, left), self._timed(other, one, right)
+        one, other = self._in_seconds(one, other, node)
         fits = (
             Type.NULL in (one.type, other.type)
             or one.type is other.type
@@ -278,6 +279,12 @@ class ExpressionBinder:
                 position_of(node),
                 hint=self._quoting_hint(one, other),
             )
+        return one, other
+
+    def _in_seconds(
+        self, one: Expression, other: Expression, node: exp.Expr
+    ) -> tuple[Expression, Expression]:
+        """Both sides as they are compared; where numbers beside durations are seconds, so."""
         return one, other
 
     def _quoting_hint(self, one: Expression, other: Expression) -> str | None:
@@ -393,7 +400,7 @@ class ExpressionBinder:
                 argument = self.bind(inner)
             finally:
                 self._within_aggregate = False
-        kind = _aggregate_type(name, argument, place)
+        kind = aggregate_type(name, argument, place)
         bound = Aggregate(name, argument, bool(node.meta.get("distinct")), kind)
         if bound not in self.collect:
             self.collect.append(bound)
@@ -416,7 +423,8 @@ class ExpressionBinder:
         return None
 
 
-def _aggregate_type(name: str, argument: Expression | None, place: Position | None) -> Type:
+def aggregate_type(name: str, argument: Expression | None, place: Position | None) -> Type:
+    """The type of an aggregate, or a StatementError."""
     if name == "COUNT" or argument is None:
         return Type.BIGINT
     kind = argument.type

@@ -43,7 +43,7 @@ JOIN_HINTS = ("HASH", "GRID", "CLUSTERS", "BITMAPS", "SCAN")
 def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
     """The meaning of a SELECT, or a StatementError that says which part has none."""
     sources, select = bind_sources(catalog, select)
-    plain, predicates = _split_where(select.where)
+    plain, predicates = split_where(select.where)
     query_table = bind_query_table(catalog, sources, predicates)
     subject = find_subject(select, sources, query_table, predicates)
     space = sources[subject].relation.space
@@ -182,7 +182,7 @@ def _region_name(catalog: Catalog, select: Select) -> str | None:
 # WHERE
 
 
-def _split_where(where: exp.Expr | None) -> tuple[list[exp.Expr], list[Inside]]:
+def split_where(where: exp.Expr | None) -> tuple[list[exp.Expr], list[Inside]]:
     """The conditions of WHERE, and the `O INSIDE Q` among them."""
     plain: list[exp.Expr] = []
     predicates: list[Inside] = []

@@ -6,7 +6,7 @@ are looked up whatever their case; a name that does not exist is answered with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,13 @@ from place.sql.definitions import GRAMMAR
 from place.sql.statements import Name, wrong
 
 PLURALS = {each.kind: each.plural for each in GRAMMAR}
+STORED_AS = {"trigger": "query"}
+"""Kinds that share their names and their store with another one: whoever takes deltas takes those
+of queries and of triggers by one name."""
+STORES = {kind: plural for kind, plural in PLURALS.items() if kind not in STORED_AS}
+"""The kinds that have a store of their own, and what it is called."""
+
+_SHARED_NAMES = (("stream", "table"), ("query", "trigger"))
 
 
 def fold(name: str) -> str:
@@ -45,30 +52,50 @@ class Catalog:
     sinks: Definitions[Sink] = field(default_factory=Definitions)
     contents: Mapping[str, TableRows] = field(default_factory=dict, repr=False)
     texts: Mapping[str, Definitions[str]] = field(default_factory=dict, repr=False)
-    """The statements that made definitions, by kind."""
+    """The statements that made definitions, by the kind of their store."""
     revisions: Mapping[str, int] = field(default_factory=dict, repr=False)
 
-    def of_kind(self, kind: str) -> Definitions[Any]:
-        """All definitions of a kind (`stream`, `table`, `region`, `query`, `sink`)."""
-        return getattr(self, PLURALS[kind])  # type: ignore[no-any-return]
+    def store_of(self, kind: str) -> Definitions[Any]:
+        """Where the definitions of a kind are kept; queries and triggers are kept together."""
+        return getattr(self, PLURALS[STORED_AS.get(kind, kind)])  # type: ignore[no-any-return]
 
-    def find(self, kind: str, name: Name) -> Any:
-        """The definition of that name, or a StatementError with the nearest name."""
-        known: Mapping[str, Any] = self.of_kind(kind)
-        found = known.get(fold(name.text))
+    def of_kind(self, kind: str) -> Iterator[Any]:
+        """All definitions of a kind (`stream`, `table`, `region`, `query`, `trigger`, `sink`)."""
+        return (each for each in self.store_of(kind).values() if _is_of(kind, each))
+
+    def get(self, kind: str, name: str) -> Any | None:
+        """The definition of that kind and name, if there is one."""
+        found = self.store_of(kind).get(fold(name))
+        return found if found is not None and _is_of(kind, found) else None
+
+    def find(self, kind: str, name: Name, *, verb: str | None = None) -> Any:
+        """The definition of that name, or a StatementError with the nearest name.
+
+        `verb` is what the statement does with it: what is of another kind is done so by other
+        words, `DROP TRIGGER storm` and not `DROP QUERY storm`.
+        """
+        found = self.get(kind, name.text)
         if found is None:
-            names = [definition.name for definition in known.values()]
+            names = [definition.name for definition in self.of_kind(kind)]
             raise wrong(
                 f'{kind} "{name.text}" does not exist',
                 name.at,
-                hint=self._elsewhere(kind, name) or suggestion(name.text, names, PLURALS[kind]),
+                hint=self._elsewhere(kind, name, verb)
+                or suggestion(name.text, names, PLURALS[kind]),
             )
         return found
 
-    def _elsewhere(self, kind: str, name: Name) -> str | None:
+    def find_told(self, name: Name) -> Query:
+        """The query or trigger of that name: whatever has deltas."""
+        found = self.queries.get(fold(name.text))
+        return self.find("query", name) if found is None else found
+
+    def _elsewhere(self, kind: str, name: Name, verb: str | None = None) -> str | None:
         for other in PLURALS:
-            if other != kind and fold(name.text) in self.of_kind(other):
-                return f'"{name.text}" is a {other}'
+            if other != kind and self.get(other, name.text) is not None:
+                is_akin = STORED_AS.get(other, other) == STORED_AS.get(kind, kind)
+                words = f": write {verb} {other.upper()} {name.text}" if verb and is_akin else ""
+                return f'"{name.text}" is a {other}{words}'
         return None
 
     def relation(self, name: Name) -> Relation:
@@ -94,10 +121,11 @@ class Catalog:
         return self.contents[fold(table)].arrow
 
     def check_free(self, kind: str, name: Name) -> None:
-        """Raise a StatementError if the name is taken; streams and tables share their names."""
-        kinds = ("stream", "table") if kind in ("stream", "table") else (kind,)
-        for taken in kinds:
-            if fold(name.text) in self.of_kind(taken):
+        """Raise a StatementError if the name is taken; streams and tables share their names, and so
+        do queries and triggers."""
+        alike = next((kinds for kinds in _SHARED_NAMES if kind in kinds), (kind,))
+        for taken in alike:
+            if self.get(taken, name.text) is not None:
                 raise wrong(
                     f'{taken} "{name.text}" exists already',
                     name.at,
@@ -107,22 +135,23 @@ class Catalog:
     def put(self, kind: str, definition: Any, text: str, rows: TableRows | None = None) -> Catalog:
         """The next version, with this definition and the statement that made it."""
         key, version = fold(definition.name), self.version + 1
-        changes: dict[str, Any] = {PLURALS[kind]: self.of_kind(kind).put(key, definition)}
+        store = STORED_AS.get(kind, kind)
+        changes: dict[str, Any] = {STORES[store]: self.store_of(kind).put(key, definition)}
         if rows is not None:
             changes["contents"] = {**self.contents, key: rows}
             changes["revisions"] = {**self.revisions, key: version}
-        texts = self._texts_of(kind).put(key, text)
-        return self._next(version, {**self.texts, kind: texts}, changes)
+        texts = self._texts_of(store).put(key, text)
+        return self._next(version, {**self.texts, store: texts}, changes)
 
     def remove(self, kind: str, name: str) -> Catalog:
         """The next version, without this definition."""
-        gone = fold(name)
-        changes: dict[str, Any] = {PLURALS[kind]: self.of_kind(kind).without(gone)}
+        gone, store = fold(name), STORED_AS.get(kind, kind)
+        changes: dict[str, Any] = {STORES[store]: self.store_of(kind).without(gone)}
         if kind == "table":
             changes["contents"] = {k: rows for k, rows in self.contents.items() if k != gone}
         if kind in ("stream", "table") and gone in self.revisions:
             changes["revisions"] = {k: since for k, since in self.revisions.items() if k != gone}
-        texts = {**self.texts, kind: self._texts_of(kind).without(gone)}
+        texts = {**self.texts, store: self._texts_of(store).without(gone)}
         return self._next(self.version + 1, texts, changes)
 
     def reset(self, stream: str) -> Catalog:
@@ -140,15 +169,15 @@ class Catalog:
         made.__dict__.update(self.__dict__, version=version, texts=texts, **changes)
         return made
 
-    def _texts_of(self, kind: str) -> Definitions[str]:
-        return self.texts.get(kind) or Definitions()
+    def _texts_of(self, store: str) -> Definitions[str]:
+        return self.texts.get(store) or Definitions()
 
     def since(self, before: Catalog) -> CatalogChange:
         """What has to be done to `before` to have this version, but for texts and rows."""
         ended, begun = {}, {}
-        for kind in PLURALS:
-            mine = self.of_kind(kind)
-            gone, new = mine.since(before.of_kind(kind))
+        for kind in STORES:
+            mine = self.store_of(kind)
+            gone, new = mine.since(before.store_of(kind))
             ended[kind] = tuple(key for key in gone if key not in mine)
             begun[kind] = {key: mine[key] for key in new}
         return CatalogChange(before.version, self.version, ended, begun, self.revisions)
@@ -156,8 +185,8 @@ class Catalog:
     def after(self, change: CatalogChange) -> Catalog:
         """The version that a change leads to; it has neither texts nor rows."""
         changes: dict[str, Any] = {"revisions": change.revisions, "contents": {}}
-        for kind, plural in PLURALS.items():
-            definitions = self.of_kind(kind)
+        for kind, plural in STORES.items():
+            definitions = self.store_of(kind)
             for key in change.ended[kind]:
                 definitions = definitions.without(key)
             for key, definition in change.begun[kind].items():
@@ -167,7 +196,11 @@ class Catalog:
 
     def text_of(self, kind: str, name: str) -> str:
         """The statement that made a definition."""
-        return self.texts[kind][fold(name)]
+        return self.texts[STORED_AS.get(kind, kind)][fold(name)]
+
+
+def _is_of(kind: str, definition: Any) -> bool:
+    return not isinstance(definition, Query) or definition.kind == kind
 
 
 @dataclass(frozen=True)

@@ -222,10 +222,10 @@ def define_region(statement: s.CreateRegion) -> Region:
 
 
 def define_sink(statement: s.CreateSink, catalog: Catalog) -> Sink:
-    """The sink of a CREATE SINK; its queries must exist."""
+    """The sink of a CREATE SINK; its queries and triggers must exist."""
     queries = None
     if statement.queries is not None:
-        queries = tuple(catalog.find("query", name).name for name in statement.queries)
+        queries = tuple(catalog.find_told(name).name for name in statement.queries)
     return Sink(statement.name.text, queries, define_target(statement.target))
 
 

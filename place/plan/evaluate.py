@@ -17,6 +17,7 @@ from place.model import space as spaces
 from place.model.time import EARLIEST, LATEST
 from place.model.types import LARGEST, SMALLEST, Row, Type, Value
 from place.plan.expression import (
+    OVER_VALUES,
     Aggregate,
     And,
     Arithmetic,
@@ -234,10 +235,12 @@ def bounded(value: Any, kind: Type) -> Value:
 
 
 def call(function: str, values: list[Any], kind: Type) -> Value:
-    """A scalar function of values; all but COALESCE are NULL on NULL."""
+    """A scalar function of values; all but COALESCE and aggregates are NULL on NULL."""
     if function == "COALESCE":
         found = next((value for value in values if value is not None), None)
         return float(found) if kind is Type.DOUBLE and found is not None else found
+    if function in OVER_VALUES:
+        return _aggregated(function, [value for value in values if value is not None], kind)
     (value,) = values
     if value is None:
         return None
@@ -263,19 +266,23 @@ def aggregate(function: Aggregate, rows: Sequence[Sequence[Row]]) -> Value:
     values = [v for row in rows if (v := evaluate(function.argument, row)) is not None]
     if function.distinct:
         values = list(dict.fromkeys(values))
-    if function.function == "COUNT":
+    return _aggregated(function.function, values, function.type)
+
+
+def _aggregated(function: str, values: list[Any], kind: Type) -> Value:
+    if function == "COUNT":
         return len(values)
     if not values:
         return None
-    match function.function:
+    match function:
         case "MIN":
             return min(values)  # type: ignore[no-any-return]
         case "MAX":
             return max(values)  # type: ignore[no-any-return]
         case "SUM":
-            return total(values, function.type)
+            return total(values, kind)
         case _:
-            return mean(values, function.type)
+            return mean(values, kind)
 
 
 def total(values: list[Any], kind: Type) -> Value:

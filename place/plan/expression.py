@@ -13,6 +13,8 @@ from place.model.space import Space
 from place.model.types import Type, Value, format_value
 
 ArithmeticOp = Literal["+", "-", "*", "/", "%"]
+OVER_VALUES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+"""Aggregates that may be a Call: over its arguments, without those that are NULL."""
 CompareOp = Literal["=", "<>", "<", "<=", ">", ">="]
 
 
@@ -107,7 +109,8 @@ class In:
 
 @dataclass(frozen=True)
 class Call:
-    """A scalar function: ABS, COALESCE, LENGTH, LOWER or UPPER."""
+    """A scalar function: ABS, COALESCE, LENGTH, LOWER or UPPER; or an aggregate over the values of
+    its arguments (`OVER_VALUES`), which are those of a set of variables of a trigger."""
 
     function: str
     arguments: tuple[Expression, ...]

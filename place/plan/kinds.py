@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from place.model.schema import Region, Sink, Stream, Table
 from place.model.table_rows import TableRows
 from place.model.types import Row, Type
+from place.plan.bind_trigger import bind_trigger
 from place.plan.catalog import Catalog, fold
 from place.plan.define import Load, define_region, define_sink, define_stream, define_table
 from place.plan.explain import show_shape
@@ -71,7 +72,7 @@ class Kind:
 
 def _queries_that(reads: Callable[[Query, str], bool]) -> Any:
     def users(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
-        return (("query", q.name) for q in catalog.queries.values() if reads(q, name))
+        return ((q.kind, q.name) for q in catalog.queries.values() if reads(q, name))
 
     return users
 
@@ -89,6 +90,10 @@ def _nobody(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
 # What a statement makes
 
 
+def _make_trigger(catalog: Catalog, statement: s.CreateTrigger, load: Load) -> Made:
+    return bind_trigger(catalog, statement), None
+
+
 def _make_query(catalog: Catalog, statement: s.RegisterQuery, load: Load) -> Made:
     return FORMS.bind(catalog, statement), None
 
@@ -104,6 +109,12 @@ def _stream_row(catalog: Catalog, stream: Stream, counts: Counts) -> Row:
 def _query_row(catalog: Catalog, query: Query, counts: Counts) -> Row:
     text = " ".join(catalog.text_of("query", query.name).split())
     return counts.size(query.name), text
+
+
+def _trigger_row(catalog: Catalog, query: Query, counts: Counts) -> Row:
+    trigger = query.trigger
+    aliases = [] if trigger is None else [s.alias for s in query.sources[: trigger.variables]]
+    return ", ".join(aliases), " ".join(catalog.text_of("trigger", query.name).split())
 
 
 def _table_row(catalog: Catalog, table: Table, counts: Counts) -> Row:
@@ -149,7 +160,7 @@ _ENTRIES: dict[str, dict[str, Any]] = {
     },
     "region": {
         "define": lambda catalog, statement, load: (define_region(statement), None),
-        "users": _queries_that(lambda query, name: query.region == name),
+        "users": _queries_that(lambda query, name: name in query.regions),
         "listed": (("shape", _TEXT),),
         "row": _region_row,
     },
@@ -160,6 +171,14 @@ _ENTRIES: dict[str, dict[str, Any]] = {
         "row": _query_row,
         "columns": _query_columns,
         "done": "registered",
+        "owned": True,
+    },
+    "trigger": {
+        "define": _make_trigger,
+        "users": _sinks_of,
+        "listed": (("variables", _TEXT), ("statement", _TEXT)),
+        "row": _trigger_row,
+        "columns": _query_columns,
         "owned": True,
     },
     "sink": {

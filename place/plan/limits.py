@@ -62,6 +62,19 @@ def check_window(duration: int, at: s.Position) -> None:
     check("window", duration, what, at, "take a shorter one", shown=days)
 
 
+def check_variables(count: int, at: s.Position) -> None:
+    """The variables of FOR."""
+    what = "the trigger has {size} variables or more, and {most} are allowed"
+    check("variables", count, what, at, "write fewer variables, or a smaller set")
+
+
+def check_kept(duration: int, at: s.Position | None) -> None:
+    """How long a trigger keeps readings."""
+    what = "the trigger would keep readings for {size}, longer than {most}"
+    hint = "bring the times closer to each other, or add WITHIN '1 hour'"
+    check("window", duration, what, at, hint, shown=days)
+
+
 def check_history(duration: int | None, option: s.Option | None) -> None:
     """The option `history` of a stream."""
     if duration is not None and option is not None:
@@ -108,6 +121,14 @@ def check_cost(query: Query, catalog: Catalog, objects: Count, at: s.Position | 
         at,
         f"ask for fewer columns; {hint}",
     )
+
+
+def check_combinations(query: Query, catalog: Catalog, at: s.Position | None) -> None:
+    """Raise a LimitError if a trigger has more combinations of its tables' rows than it may."""
+    tables = [source.relation for source in query.sources if isinstance(source.relation, Table)]
+    combinations = math.prod(_rows(catalog, table) for table in tables)
+    what = "each reading would meet {size} combinations of rows of tables, more than {most}"
+    check("fanout", combinations, what, at, "name fewer tables, or join their rows in one table")
 
 
 def answer_too_large(rows: int, columns: int, at: s.Position | None) -> LimitError:

@@ -143,6 +143,12 @@ class Query:
         return "query" if self.trigger is None else "trigger"
 
     @property
+    def regions(self) -> tuple[str, ...]:
+        """The named regions that were written, which therefore cannot be dropped."""
+        own = () if self.region is None else (self.region,)
+        return own if self.trigger is None else own + self.trigger.region_names
+
+    @property
     def types(self) -> tuple[Type, ...]:
         return tuple(output.expression.type for output in self.outputs)
 
@@ -162,8 +168,10 @@ class Query:
         """Do elements of several streams meet, or readings of a source's own window?
 
         Such a query is answered by the join of elements. One stream beside tables, a query table or
-        `WINDOW PREVIOUS` is answered by the region join instead.
+        `WINDOW PREVIOUS` is answered by the region join instead, and a trigger by neither.
         """
+        if self.trigger is not None:
+            return False
         if self.nearest is not None and self.nearest.around is not None:
             return True
         if any(source.window is not None or source.is_hidden for source in self.sources):
@@ -181,8 +189,8 @@ class Query:
 
     @property
     def holds_readings(self) -> bool:
-        """Has it a window, of its one stream or of a source?"""
-        return len(self.windows) > 0
+        """Has it a window, of its one stream or of a source? A trigger holds readings, too."""
+        return len(self.windows) > 0 or self.trigger is not None
 
     @cached_property
     def streams(self) -> frozenset[str]:

@@ -51,6 +51,8 @@ class Trigger:
     """PER: what alerts have in common that are silenced together."""
     hint: str | None
     """One of the strategies, or None: then it is chosen."""
+    region_names: tuple[str, ...] = ()
+    """The regions of the catalog that INSIDE names, which therefore cannot be dropped."""
 
     @property
     def roles(self) -> int:
@@ -94,7 +96,12 @@ class Constraints:
     Rows and columns of `latest` and `reaches` are the variables, that of UNLESS last. The bounds
     are closed under inference: `latest[i][j]` is the greatest time of j less the time of i, in
     microseconds, FOREVER where there is none. What the variable of UNLESS needs never bounds the
-    others. `others` are asked of whole matches, `absence` of a match and a reading of UNLESS.
+    others. `comparisons` are between variables of the match alone. `others` are asked of whole
+    matches, `absence` of a match and a reading of UNLESS, beside the bounds that its row and column
+    of the matrices and its entry of `unary` are. The matrices hold whatever the conditions say of
+    times and distances, so nothing of that has to be asked again.
+
+    Members of a set are in the order of times, and then of keys; `latest` knows of the times only.
     """
 
     unary: tuple[Expression | None, ...]

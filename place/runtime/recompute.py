@@ -24,6 +24,7 @@ from place.runtime.intake.check import late_reading
 from place.runtime.interface import Listener, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
+from place.runtime.reference_trigger import alerts
 from place.runtime.store import CatalogStore
 
 
@@ -43,6 +44,8 @@ class ReferenceRuntime:
         self._clocks = Clocks()
         self._answers: dict[str, Answer] = {}
         self._evaluated: dict[str, int] = {}
+        self._since: dict[str, int] = {}
+        """When each trigger was registered, or began anew."""
         replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
         if self._store.version() != self.catalog.version:  # killed before the journal had it
             self._journal.append_version(self._store.version())
@@ -79,7 +82,9 @@ class ReferenceRuntime:
         return self._evaluated[fold(query)]
 
     def ask(self, query: Query, most: int | None = None) -> Answer:
-        """The answer of any query now, registered or not."""
+        """The answer of any query now, registered or not; that of a trigger is always empty."""
+        if query.trigger is not None:
+            return Counter()
         found = answer(query, self.world, self._clocks.now(query.streams))
         check_rows(found.total(), most)
         return found
@@ -89,10 +94,19 @@ class ReferenceRuntime:
         return Plan(query, initial(query))
 
     def analyze(self, query: Query) -> Observed:
-        """The rows that pass each clause now."""
+        """The rows that pass each clause now, or how many alerts a trigger has told."""
+        if query.trigger is not None:
+            return self._observed(query)
         trace: Trace = {}
         found = answer(query, self.world, self._clocks.now(query.streams), trace)
         return Observed(rows=Counter({**trace, "answer": found.total()}))
+
+    def _observed(self, query: Query) -> Observed:
+        key = fold(query.name)
+        if self.catalog.queries.get(key) is not query:
+            return Observed()
+        told = len(alerts(query, self.world, self._since[key], self._evaluated[key]))
+        return Observed(notes=(f"{told} alerts told",))
 
     def statistics(self, stream: str) -> dict[str, int]:
         """How many objects a stream has now, and how many readings were taken and were late."""
@@ -124,6 +138,7 @@ class ReferenceRuntime:
                 self._evaluated[key] = self._clocks.now(query.streams)
             if catalog.queries.get(key) != query:
                 deltas += _told(query, self._answers.pop(key), Counter(), self._evaluated.pop(key))
+                self._since.pop(key, None)
         reset = self._forget_reset(before)
         self._follow_streams()
         for key, query in catalog.queries.items():
@@ -135,8 +150,10 @@ class ReferenceRuntime:
             elif key not in self._answers:
                 self._answers[key] = Counter()
                 self._evaluated[key] = self._clocks.join(query.streams)
+                self._since[key] = self._evaluated[key]
                 deltas += self._evaluate(key, query, self._evaluated[key])
             elif refreshed:
+                self._since[key] = self._evaluated[key]
                 deltas += self._evaluate(key, query, self._evaluated[key])
         return deltas
 
@@ -160,7 +177,7 @@ class ReferenceRuntime:
             deltas = _told(query, self._answers[key], Counter(), reached)
             self._answers[key] = Counter()
         deltas += self._evaluate(key, query, max(reached, begins))
-        self._evaluated[key] = begins
+        self._evaluated[key] = self._since[key] = begins
         return deltas
 
     def _follow_streams(self) -> None:
@@ -188,13 +205,21 @@ class ReferenceRuntime:
             until = self._clocks.complete(query.streams)
             if until is None:
                 continue  # a query over several streams advances with the slowest
+            if query.trigger is not None:
+                deltas += self._alerts(key, query, until)
             for instant in instants(query, self.world, self._evaluated[key], until):
                 deltas += self._evaluate(key, query, instant)
             self._evaluated[key] = max(self._evaluated[key], until)
         deltas.sort(key=lambda delta: delta.instant)
         return deltas
 
+    def _alerts(self, key: str, query: Query, until: int) -> list[Delta]:
+        found = alerts(query, self.world, self._since[key], until)
+        return [Delta(query.name, 1, row, t) for t, row in found if t > self._evaluated[key]]
+
     def _evaluate(self, key: str, query: Query, instant: int) -> list[Delta]:
+        if query.trigger is not None:
+            return []
         before, after = self._answers[key], answer(query, self.world, instant)
         self._answers[key] = after
         return _told(query, before, after, instant)

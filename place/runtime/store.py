@@ -20,7 +20,7 @@ from place.model.schema import Column
 from place.model.table_rows import TableRows
 from place.model.types import Type
 from place.plan.apply import apply
-from place.plan.catalog import PLURALS, Catalog
+from place.plan.catalog import STORES, Catalog
 from place.plan.define import Load
 from place.sql.dialect import parse_one
 from place.sql.limits import NONE, within
@@ -112,7 +112,7 @@ class CatalogStore:
         """Make a change durable, all of it or nothing."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for kind in PLURALS:
+            for kind in STORES:
                 self._save_kind(kind, before, after)
             self._save_resets(before, after)
             self._db.execute("UPDATE place SET version = ?", (after.version,))
@@ -123,7 +123,7 @@ class CatalogStore:
             raise ConfigurationError(f"the catalog cannot be written: {error}") from None
 
     def _save_kind(self, kind: str, before: Catalog, after: Catalog) -> None:
-        ended, begun = after.of_kind(kind).since(before.of_kind(kind))
+        ended, begun = after.store_of(kind).since(before.store_of(kind))
         if kind == "table":
             again = [
                 name
@@ -177,7 +177,7 @@ class CatalogStore:
             " WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY since, rowid",
             (version, version),
         ).fetchall()
-        order = {kind: i for i, kind in enumerate(PLURALS)}
+        order = {kind: i for i, kind in enumerate(STORES)}
         catalog = Catalog()
         with within(NONE):  # they were accepted, whatever the limits are by now
             for _, text, columns, rows, _, _ in sorted(found, key=lambda row: order[row[0]]):

@@ -333,7 +333,7 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
 
 def _check_describable(server: Server, who: Who, name: str) -> None:
     catalog = server.session.catalog
-    if any(fold(name) in catalog.of_kind(kind) for kind in ("stream", "table", "region")):
+    if any(catalog.get(kind, name) is not None for kind in ("stream", "table", "region")):
         return
     found = catalog.queries.get(fold(name))
     if found is None or not server.may_see(who, found.name):

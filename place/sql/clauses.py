@@ -111,6 +111,10 @@ class ClauseParser(ExpressionParser):
             hint,
         )
 
+    def if_not_exists(self) -> bool:
+        """Take IF NOT EXISTS, if it stands here."""
+        return self.word("IF", "NOT", "EXISTS")
+
     def _hint(self) -> Name | None:
         """`/*+ … */`, a word to the planner."""
         token = self._curr

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from sqlglot.tokenizer_core import TokenType
 
-from place.sql.clauses import ClauseParser
 from place.sql.statements import (
     ColumnSpec,
     CreateRegion,
     CreateSink,
     CreateStream,
     CreateTable,
+    CreateTrigger,
     Creation,
     ExternalSpec,
     Literal,
@@ -26,18 +25,14 @@ from place.sql.statements import (
     RegisterQuery,
     wrong,
 )
+from place.sql.triggers import TriggerParser
 
-T = TypeVar("T")
 
-
-class DefinitionParser(ClauseParser):
+class DefinitionParser(TriggerParser):
     """Parses what stands after CREATE STREAM, REGISTER QUERY and their like."""
 
-    def _if_not_exists(self) -> bool:
-        return self.word("IF", "NOT", "EXISTS")
-
     def read_stream(self) -> CreateStream:
-        quiet = self._if_not_exists()
+        quiet = self.if_not_exists()
         name = self.name("the name of a stream")
         columns = self._columns()
         source = None
@@ -46,7 +41,7 @@ class DefinitionParser(ClauseParser):
         return CreateStream(name, quiet, columns, source, self._with_options())
 
     def read_table(self) -> CreateTable:
-        quiet = self._if_not_exists()
+        quiet = self.if_not_exists()
         name = self.name("the name of a table")
         columns = self._columns() if self._curr.token_type is TokenType.L_PAREN else ()
         path: Literal | None = None
@@ -57,7 +52,7 @@ class DefinitionParser(ClauseParser):
                 raise wrong("a table is loaded from a file", path.at, hint="write FROM 'cars.csv'")
         elif self.word("AS"):
             self.need("VALUES", hint="write AS VALUES (1, 'a'), (2, 'b')")
-            rows = tuple(self._listed(self._value_row))
+            rows = tuple(self.listed(self._value_row))
         else:
             late = "WITH (…) stands at the end" if self.peek("WITH") else None
             self.fail("FROM 'file' or AS VALUES (…)", hint=late)
@@ -65,12 +60,12 @@ class DefinitionParser(ClauseParser):
 
     def _value_row(self) -> tuple[Literal, ...]:
         self.need_symbol(TokenType.L_PAREN, "(")
-        values = tuple(self._listed(self.literal))
+        values = tuple(self.listed(self.literal))
         self.need_symbol(TokenType.R_PAREN, ")")
         return values
 
     def read_region(self) -> CreateRegion:
-        quiet = self._if_not_exists()
+        quiet = self.if_not_exists()
         name = self.name("the name of a region")
         self.need("AS")
         if not self.peek("RECTANGLE", "CIRCLE", "POLYGON"):
@@ -78,18 +73,20 @@ class DefinitionParser(ClauseParser):
         return CreateRegion(name, quiet, self.parse_shape())
 
     def read_sink(self) -> CreateSink:
-        quiet = self._if_not_exists()
+        quiet = self.if_not_exists()
         name = self.name("the name of a sink")
         self.need("FOR", hint="write CREATE SINK name FOR query, … TO PARQUET ('changes/')")
         queries = None
         if not self.word("ALL"):
-            queries = tuple(self._listed(lambda: self.name("the name of a query, or ALL")))
+            queries = tuple(
+                self.listed(lambda: self.name("the name of a query or trigger, or ALL"))
+            )
         self.need("TO")
         return CreateSink(name, quiet, queries, self._external("PARQUET, KAFKA or WEBHOOK"))
 
     def _columns(self) -> tuple[ColumnSpec, ...]:
         self.need_symbol(TokenType.L_PAREN, "(", hint="list the columns: (id BIGINT KEY, x DOUBLE)")
-        columns = tuple(self._listed(self._column))
+        columns = tuple(self.listed(self._column))
         self.need_symbol(TokenType.R_PAREN, ")")
         return columns
 
@@ -111,9 +108,9 @@ class DefinitionParser(ClauseParser):
         if self._curr.token_type in (TokenType.STRING, TokenType.NUMBER):
             argument = self.literal()
             if self.symbol(TokenType.COMMA):
-                options = self._listed(self._option)
+                options = self.listed(self._option)
         elif self._curr.token_type is not TokenType.R_PAREN:
-            options = self._listed(self._option)
+            options = self.listed(self._option)
         self.need_symbol(TokenType.R_PAREN, ")")
         return ExternalSpec(kind, argument, tuple(options))
 
@@ -121,7 +118,7 @@ class DefinitionParser(ClauseParser):
         if not self.word("WITH"):
             return ()
         self.need_symbol(TokenType.L_PAREN, "(", hint="write WITH (timeout = '60 seconds')")
-        options = tuple(self._listed(self._option))
+        options = tuple(self.listed(self._option))
         self.need_symbol(TokenType.R_PAREN, ")")
         return options
 
@@ -131,14 +128,8 @@ class DefinitionParser(ClauseParser):
             self.fail('"="', hint=f"write {name.text} = '…'")
         return Option(name, self.literal("a value: a number or a text in single quotes"))
 
-    def _listed(self, item: Callable[[], T]) -> list[T]:
-        items = [item()]
-        while self.symbol(TokenType.COMMA):
-            items.append(item())
-        return items
-
     def read_query(self) -> RegisterQuery:
-        quiet = self._if_not_exists()
+        quiet = self.if_not_exists()
         name = self.name("the name of a query")
         arrivals = self.word("EMIT")
         if arrivals:
@@ -194,6 +185,14 @@ GRAMMAR = (
         RegisterQuery,
         DefinitionParser.read_query,
         "REGISTER QUERY name AS SELECT …",
+    ),
+    Definition(
+        "trigger",
+        "triggers",
+        "CREATE",
+        CreateTrigger,
+        DefinitionParser.read_trigger,
+        "CREATE TRIGGER name FOR stream AS V1, stream AS V2 WHEN …",
     ),
     Definition(
         "sink",

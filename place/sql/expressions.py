@@ -7,8 +7,8 @@ the operands of this language and always says what it expected, and the few pred
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from sqlglot import exp
 from sqlglot.parser import Parser
@@ -25,6 +25,7 @@ RESERVED = frozenset(
 """Words that no bare name may be; in double quotes they may."""
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+T = TypeVar("T")
 
 
 class ExpressionParser(Parser):
@@ -100,6 +101,13 @@ class ExpressionParser(Parser):
     def need_symbol(self, kind: TokenType, shown: str, *, hint: str | None = None) -> None:
         if not self.symbol(kind):
             self.fail(f'"{shown}"', hint=hint)
+
+    def listed(self, item: Callable[[], T]) -> list[T]:
+        """Take one or more of something, with commas between them."""
+        items = [item()]
+        while self.symbol(TokenType.COMMA):
+            items.append(item())
+        return items
 
     def name(self, what: str) -> Name:
         """Take a name; a reserved word is none unless it is quoted."""
@@ -216,6 +224,7 @@ class ExpressionParser(Parser):
         first = self.name("a column")
         if self.symbol(TokenType.L_PAREN):
             return self._parse_call(first)
+        first = self._parse_member(first)
         if not self.symbol(TokenType.DOT):
             return exp.Column(this=exp.to_identifier(first.text, quoted=True))
         second = self.name(f'a column of "{first.text}"')
@@ -223,6 +232,10 @@ class ExpressionParser(Parser):
             this=exp.to_identifier(second.text, quoted=True),
             table=exp.to_identifier(first.text, quoted=True),
         )
+
+    def _parse_member(self, name: Name) -> Name:
+        """`V[2]` where V is a set of variables; elsewhere the name alone."""
+        return name
 
     def _parse_call(self, name: Name) -> exp.Expr:
         distinct = self.symbol(TokenType.DISTINCT)

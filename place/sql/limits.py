@@ -49,7 +49,9 @@ class Limits:
     members: int = 100_000
     """Values of one IN (…); they are no terms."""
     sources: int = 32
-    """Streams and tables in FROM."""
+    """Streams and tables in FROM, and in FOR."""
+    variables: int = 16
+    """Variables of a trigger, with all those of sets such as V[5]."""
     corners: int = 100_000
     """Corners of a POLYGON, in all of its rings."""
     rows: int = 1_000_000
@@ -61,7 +63,7 @@ class Limits:
     window_rows: int = 10_000_000
     """Rows of a WINDOW."""
     window: int = 366 * DAY
-    """The length of a WINDOW of time."""
+    """The length of a WINDOW of time, and how long a trigger keeps readings."""
     history: int = 366 * DAY
     """The `history` of a stream."""
     answer: int = 20_000_000
@@ -227,9 +229,10 @@ def check_tokens(tokens: Sequence[Token], sql: str, at: At) -> None:
 # While it is read: lists are refused where they become too long, not when they end
 
 
-def check_items(count: int, at: s.Position) -> None:
-    """The columns that a SELECT lists."""
-    check("columns", count, "SELECT has more than {most} columns", at, "ask for fewer columns")
+def check_items(count: int, at: s.Position, clause: str = "SELECT") -> None:
+    """The columns that a SELECT or an ALERT lists."""
+    what = f"{clause} has more than {{most}} columns"
+    check("columns", count, what, at, "ask for fewer columns")
 
 
 def check_members(count: int, at: s.Position) -> None:
@@ -255,6 +258,8 @@ def check_statement(statement: s.Statement, size: int) -> None:
         statement = statement.select
     if isinstance(statement, s.Select):
         _check_select(statement, size)
+    elif isinstance(statement, s.CreateTrigger):
+        _check_trigger(statement, size)
     elif isinstance(statement, s.CreateStream | s.CreateTable):
         _check_columns(len(statement.columns), statement.name.at, "declare fewer columns")
         if isinstance(statement, s.CreateTable):
@@ -270,9 +275,18 @@ def _check_select(select: s.Select, size: int) -> None:
         select.sources[0].relation.at,
         "join fewer tables, or load a table that is joined already",
     )
-    # A term takes two characters at least, so a short statement cannot have too many.
-    if size > 2 * min(current().terms, current().operators):
-        _check_terms(select)
+    written = [*(item.expression for item in select.items), *select.group_by]
+    _check_terms([*written, select.where, select.having], size, select.at)
+
+
+def _check_trigger(trigger: s.CreateTrigger, size: int) -> None:
+    at = trigger.variables[0].relation.at
+    what = "FOR has {size} sources, more than {most}"
+    check("sources", len(trigger.variables), what, at, "name fewer of them")
+    written = [trigger.when, *(item.expression for item in trigger.alert)]
+    written += trigger.every.per if trigger.every is not None else ()
+    written += [trigger.unless.when] if trigger.unless is not None else []
+    _check_terms(written, size, trigger.name.at)
 
 
 def check_outputs(count: int, at: s.Position) -> None:
@@ -284,9 +298,10 @@ def _check_columns(count: int, at: s.Position, hint: str) -> None:
     check("columns", count, "there are {size} columns, more than {most}", at, hint)
 
 
-def _check_terms(select: s.Select) -> None:
-    written = [*(item.expression for item in select.items), *select.group_by]
-    written += [select.where, select.having]
+def _check_terms(written: Sequence[exp.Expr | None], size: int, at: s.Position) -> None:
+    # A term takes two characters at least, so a short statement cannot have too many.
+    if size <= 2 * min(current().terms, current().operators):
+        return
     terms = deepest = 0
     waiting: list[tuple[exp.Expr, int]] = [(each, 0) for each in written if each is not None]
     while waiting:
@@ -298,12 +313,12 @@ def _check_terms(select: s.Select) -> None:
         deepest = max(deepest, depth)
         waiting += [(child, depth) for child in node.iter_expressions()]
     hint = "write x IN (…) for many comparisons of one column, or join a table"
-    check("terms", terms, "the expressions have {size} terms, more than {most}", select.at, hint)
+    check("terms", terms, "the expressions have {size} terms, more than {most}", at, hint)
     check(
         "operators",
         deepest,
         "an expression has {size} operators on each other, more than {most}",
-        select.at,
+        at,
         "write fewer operators in a row",
     )
 

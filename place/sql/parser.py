@@ -21,7 +21,6 @@ from place.sql.statements import (
     Select,
     Show,
     Statement,
-    wrong,
 )
 
 KINDS = {each.kind: each.plural for each in GRAMMAR}
@@ -48,7 +47,8 @@ class StatementParser(DefinitionParser):
         self._advance_chunk()
         statement = self._statement()
         if self._curr:
-            if isinstance(statement, Select | RegisterQuery | Explain):
+            is_select = isinstance(statement, Explain) and statement.kind == "query"
+            if is_select or isinstance(statement, Select | RegisterQuery):
                 self.fail_after_select()
             self.fail("the end of the statement")
         return statement
@@ -81,8 +81,6 @@ class StatementParser(DefinitionParser):
         for each in kinds:
             if self.word(each.kind.upper()):
                 return each.read(self)
-        if self.peek("TRIGGER"):
-            raise wrong("triggers are not supported yet", self.at())
         others = [each for each in GRAMMAR if each.verb != verb and self.peek(each.kind.upper())]
         hint = f"write {others[0].example}" if others else None
         if self.peek("OR"):
@@ -92,8 +90,6 @@ class StatementParser(DefinitionParser):
     # The others
 
     def _drop(self) -> Drop:
-        if self.peek("TRIGGER"):
-            raise wrong("triggers are not supported yet", self.at())
         for kind in KINDS:
             if self.word(kind.upper()):
                 quiet = self.word("IF", "EXISTS")
@@ -117,10 +113,14 @@ class StatementParser(DefinitionParser):
 
     def _explain(self) -> Explain:
         analyze = self.word("ANALYZE")
+        if self.word("TRIGGER"):
+            return Explain(self.name("the name of a trigger"), analyze, "trigger")
+        if self.word("CREATE", "TRIGGER"):
+            return Explain(self.read_trigger(), analyze, "trigger")
         if self.word("QUERY"):
             return Explain(self.name("the name of a query"), analyze)
         if self.word("REGISTER", "QUERY"):
             return Explain(self.read_query(), analyze)
         if self._curr.token_type is TokenType.SELECT:
             return Explain(self.parse_select(), analyze)
-        self.fail("REGISTER QUERY …, QUERY name or SELECT …")
+        self.fail("QUERY name, TRIGGER name, REGISTER QUERY …, CREATE TRIGGER … or SELECT …")

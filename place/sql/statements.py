@@ -224,6 +224,55 @@ class CreateSink(Creation):
 
 
 @dataclass(frozen=True)
+class Duration:
+    """A length of time as written: `'5 minutes'` or `5 MINUTES`."""
+
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True)
+class VariableSpec:
+    """`Buoys AS V`, or `Buoys AS V[5]`: then `count` is how many variables it stands for."""
+
+    relation: Name
+    alias: Name
+    count: Literal | None = None
+
+
+@dataclass(frozen=True)
+class UnlessClause:
+    """`UNLESS Guards AS g WHEN …`: the reading that must not be there."""
+
+    at: Position
+    variable: VariableSpec
+    when: exp.Expr
+
+
+@dataclass(frozen=True)
+class EveryClause:
+    """`EVERY '10 minutes' PER …`."""
+
+    duration: Duration
+    per: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class CreateTrigger(Creation):
+    """`areas` are those of INSIDE behind WHEN; without `alert` keys and times are told."""
+
+    variables: tuple[VariableSpec, ...]
+    when: exp.Expr
+    areas: tuple[InsideClause, ...]
+    within: Duration | None
+    unless: UnlessClause | None
+    alert: tuple[SelectItem, ...]
+    is_first: bool
+    every: EveryClause | None
+    hint: Name | None
+
+
+@dataclass(frozen=True)
 class Drop(Change):
     """`kind` is what is dropped: a stream, a query …"""
 
@@ -246,14 +295,21 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """The plan of a registered query (a Name), of one to be registered, or of a SELECT."""
+    """The plan of a registered query (a Name), of one to be registered, or of a SELECT.
 
-    target: Name | RegisterQuery | Select
+    `kind` is `query` or `trigger`.
+    """
+
+    target: Name | RegisterQuery | CreateTrigger | Select
     analyze: bool
+    kind: str = "query"
 
 
 class Inside(exp.Expression, exp.Predicate):
-    """`O INSIDE Q [OF stream]` in WHERE: the objects of O meet the regions of query table Q."""
+    """`O INSIDE Q [OF stream]` in WHERE: the objects of O meet the regions of query table Q.
+
+    In the WHEN of a trigger it is `V INSIDE area`; its `InsideClause` is `meta["area"]`.
+    """
 
     arg_types = {"this": True, "expression": True, "stream": False}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark import Broadcast, SparkContext
 
-from place.plan.catalog import PLURALS, Catalog, CatalogChange
+from place.plan.catalog import STORES, Catalog, CatalogChange
 from place.runtime.durable.pack import write_tables
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.task import table_file
@@ -113,7 +113,7 @@ class Catalogs:
         if len(change) <= FEW:
             return replace(shared, version=slim.version, small=change)
         self._changed += len(change)
-        if self._changed > max(FEW, sum(len(slim.of_kind(kind)) for kind in PLURALS)):
+        if self._changed > max(FEW, sum(len(slim.store_of(kind)) for kind in STORES)):
             return self._whole(slim)
         step = (slim.version, self._context.broadcast(change))
         made = replace(shared, version=slim.version, sent=(*shared.sent, step), small=None)
