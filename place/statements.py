@@ -19,7 +19,7 @@ from place.plan.bind_trigger import bind_trigger
 from place.plan.catalog import Catalog, fold
 from place.plan.define import Load
 from place.plan.explain import explain
-from place.plan.explain_trigger import explain_trigger
+from place.plan.explain_trigger import explain_trigger, rows_to_explain
 from place.plan.kinds import KINDS, Listed, kind_of
 from place.plan.limits import (
     answer_too_large,
@@ -212,7 +212,8 @@ class Statements:
             assert isinstance(target, s.Name)
             query = self._catalog.find("trigger", target, verb="EXPLAIN")
         observed = self._runtime.analyze(query) if statement.analyze else None
-        lines = tuple((line,) for line in explain_trigger(query, self._catalog, observed))
+        rows = rows_to_explain(query, self._catalog)
+        lines = tuple((line,) for line in explain_trigger(query, rows, observed))
         return Result("plan", ("plan",), (Type.STRING,), lines)
 
     def _show(self, kind: str) -> Result:

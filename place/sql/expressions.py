@@ -55,7 +55,11 @@ class ExpressionParser(Parser):
     def at(self, token: Token | None = None) -> Position:
         """The place of a token (the current one if none is given) in the whole text."""
         token = token if token is not None else self._curr
-        offset = self.offset + (token.start if token else len(self.sql.rstrip()))
+        return self.at_character(token.start if token else len(self.sql.rstrip()))
+
+    def at_character(self, start: int) -> Position:
+        """The place of a character of the statement in the whole text."""
+        offset = self.offset + start
         line = bisect_right(self.line_starts, offset)
         return Position(line, offset - self.line_starts[line - 1] + 1)
 

@@ -7,6 +7,7 @@ clauses behind WHEN may stand in any order.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ from place.sql.statements import (
 _CLAUSES = ("WITHIN", "UNLESS", "ALERT", "REPORT", "EVERY")
 _ENDS = frozenset((*_CLAUSES, "FOR", "WHEN", "PER"))
 """Words that begin a clause, and so are no alias that stands without AS."""
+_HINT = re.compile(r"/\*\+(.*?)\*/", re.DOTALL)
 _INTERVALS = "IN [0, 5], IN (0, 5], IN [0, 5) or IN (1, 2, 3)"
 
 
@@ -47,13 +49,21 @@ class TriggerParser(ClauseParser):
         """`[IF NOT EXISTS] name [hint] FOR … WHEN …`, and the clauses behind it."""
         quiet = self.if_not_exists()
         name = self.name("the name of a trigger")
-        hint = self._hint()
+        hint = self._hint_of_trigger()
         self._is_trigger, self._sets = True, {}
         self.need("FOR", hint=f"write CREATE TRIGGER {name.text} FOR stream AS V1 WHEN …")
         variables = tuple(self.listed(self._variable))
         self.need("WHEN", hint="say when it is a match: … WHEN V1.speed > 50")
         when = self.parse_expression()
         return self._clauses(name, quiet, hint, variables, when)
+
+    def _hint_of_trigger(self) -> Name | None:
+        """`/*+ … */` behind the name. Only behind SELECT is it a token; here it is a comment."""
+        begins = self._prev.end + 1
+        found = _HINT.search(self.sql, begins, self._curr.start if self._curr else begins)
+        if found is None:
+            return None
+        return Name(" ".join(found[1].split()).upper(), self.at_character(found.start()))
 
     def _clauses(
         self,
