@@ -17,7 +17,7 @@ from place.engine.chain import Chain, changes_of, is_settled_by_keys, settled
 from place.engine.chains import Chains
 from place.engine.columns import Dictionary
 from place.engine.compile import compile_alike, compile_query
-from place.engine.compiled import Compiled, JoinKey
+from place.engine.compiled import Compiled, JoinKey, may_have_likes, named_by
 from place.engine.conditions import Conditions, Matches
 from place.engine.counters import Counters
 from place.engine.filter_order import FilterOrder
@@ -34,7 +34,9 @@ from place.engine.queries import Queries
 from place.engine.retention import Retained
 from place.engine.stores import Stores
 from place.engine.surroundings import Surroundings
-from place.engine.tick import Due, Tick
+from place.engine.tick import Due, Tick, due_at
+from place.engine.trigger_content import TriggerContent
+from place.engine.triggers import Triggers
 from place.kernels.arrays import Longs
 from place.model import deadline
 from place.model.schema import Stream
@@ -86,6 +88,7 @@ class Cell:
         self._named: dict[tuple[str, str, int], int] = {}
         """For each query table that names focal objects, how many queries read it."""
         self.chains = Chains(place.matrix, self.stores, self.dictionary, threads)
+        self.triggers = Triggers(place, known, self.dictionary, threads)
         stores, queries = self.stores, self.queries
         conditions = Conditions(
             queries,
@@ -127,7 +130,8 @@ class Cell:
         `told` are the messages of each stream together with the expiries of its objects, `heard`
         are the messages alone, which windows need. A stream without KEY is only heard.
         """
-        if not len(self.queries):  # without queries only the last state of each object matters
+        if not len(self.queries) and not len(self.triggers):
+            # Without queries only the last state of each object matters.
             self.stores.take({name: messages for name, (messages, _) in told.items()})
             return []
         if not self._retained.names & told.keys():
@@ -137,7 +141,7 @@ class Cell:
         found: list[Found] = []
         dues = [due for _, due in (*told.values(), *heard.values())]
         for instant in np.unique(np.concatenate(dues)).tolist():
-            now, said = _at(told, instant), _at(heard, instant)
+            now, said = due_at(told, instant), due_at(heard, instant)
             found += self._take(after, instant, now, said, stage)
             after = instant
         return found + self._take(after, until, {}, {}, stage)
@@ -162,6 +166,7 @@ class Cell:
         self._order.prepare(self.queries, self.joins)
         marks = self._presence.take(tick.focals, self.stores.focals.places)
         found = self._run(tick, marks, stage)
+        found += self.triggers.take(heard, until)
         moved = {
             key.subject for key, join in self.joins.items() if key.moves and join.index.has_moved
         }
@@ -255,15 +260,32 @@ class Cell:
 
     def change(self, changes: Changes, *, is_known: bool = False) -> list[Found]:
         """Register and drop queries: their answers as changes, or nothing if they are known."""
+        for name in changes.drop:
+            self.triggers.end(name)
         ended = self.queries.end(changes.drop)
         marks = self._end(ended, changes.instant)
-        marks += self._begin(changes.register, changes)
+        triggers = [query for query in changes.register if query.trigger is not None]
+        self._begin_triggers(triggers, changes, is_known=is_known)
+        others = [query for query in changes.register if query.trigger is None]
+        marks += self._begin(others, changes)
         tick = Tick(changes.instant, changes.instant)
         found = self._run(tick, Marks.joined(marks), changes.stage, ended)
         self._settle(has_polygons=bool(ended))
         self._forget(ended)
         self._forget_focals()
         return [] if is_known else found
+
+    def _begin_triggers(
+        self, triggers: Sequence[Query], changes: Changes, *, is_known: bool
+    ) -> None:
+        """Triggers of this cell begin, with the readings that they already keep."""
+        content = TriggerContent(self.triggers, goes_on=is_known)
+        for query in triggers:
+            deadline.check()
+            begun = self.triggers.begin(query, changes.tables)
+            held = changes.contents.get(query.name)
+            if begun is not None and held is not None:
+                content.restore(begun, held)
 
     def adopt(
         self,
@@ -289,7 +311,7 @@ class Cell:
                 self._begin_alike(alike)
                 compiled = self._compiled(query)
                 marks.append(self._begin_one(compiled, changes))
-                alike = [compiled] if _may_have_likes(compiled) else []
+                alike = [compiled] if may_have_likes(compiled) else []
             else:
                 alike.append(like)
         self._begin_alike(alike)
@@ -342,7 +364,7 @@ class Cell:
             self._join(compiled).add(base, compiled)
             if compiled.has_choice and not compiled.key.readings:
                 self._order.begin(base)
-        if (named := _named_by(query)) is not None:
+        if (named := named_by(query)) is not None:
             self._named[named] = self._named.get(named, 0) + 1
         if query.groups != ():
             return NO_MARKS
@@ -377,7 +399,7 @@ class Cell:
             compiled, chain = self.queries.compiled[number], self.chains.of(number)
             assert chain is not None
             chain.end(number)
-            if (named := _named_by(compiled.asked)) is not None:
+            if (named := named_by(compiled.asked)) is not None:
                 self._named[named] -= 1
             by_join.setdefault(compiled.key, []).append(number)
             marks.append(self._presence.end(number, instant))
@@ -448,12 +470,19 @@ class Cell:
 
     def contents(self) -> list[tuple[list[str], pa.Table]]:
         """What operators hold that does not follow from objects, by the names of queries."""
-        return self.chains.contents(self.queries.asked)
+        held = TriggerContent(self.triggers).save()
+        return self.chains.contents(self.queries.asked) + ([] if held is None else [held])
 
     def content(self, name: str) -> pa.Table | None:
         """What the operators of one query hold; None if it is not in this cell's column."""
+        if name in self.triggers.registered:
+            return TriggerContent(self.triggers).of(name)
         number = self.queries.numbers.get(name)
         return None if number is None else self.chains.content(number)
+
+    def next_expiry(self) -> int:
+        """The next instant at which something happens, if nothing else does."""
+        return min(self.chains.next_expiry(), self.triggers.next_expiry())
 
     def knowledge(self, number: int) -> Knowledge:
         """What is known about the order of the filters of a query."""
@@ -463,38 +492,3 @@ class Cell:
 def _reads(compiled: Compiled) -> tuple[object, ...]:
     """What a query reads together with others, as rows are counted."""
     return (compiled.subject, compiled.key.readings), compiled.key
-
-
-def _may_have_likes(compiled: Compiled) -> bool:
-    """Can queries that are like this one begin together, with nothing to do for each?
-
-    Not if windows may hold something already, if aggregates have a row without any object, or if
-    kNN chooses for each.
-    """
-    asked = compiled.asked
-    return (
-        asked.form is not None
-        and not asked.is_join
-        and asked.window is None
-        and asked.groups is None
-        and asked.nearest is None
-        and asked.query_table is None
-    )
-
-
-def _named_by(query: Query) -> tuple[str, str, int] | None:
-    """How the query table of a query names focal objects: the table, their stream, the column."""
-    table = query.query_table
-    if table is None or table.focal_stream is None:
-        return None
-    return query.sources[table.source].relation.name, table.focal_stream, table.columns[0]
-
-
-def _at(told: Mapping[str, Due], instant: int) -> dict[str, Due]:
-    """The messages of each stream at one instant."""
-    found = {}
-    for name, (messages, due) in told.items():
-        low, high = np.searchsorted(due, [instant, instant + 1]).tolist()
-        if low < high:
-            found[name] = (messages.take(slice(low, high)), due[low:high])
-    return found

@@ -137,3 +137,28 @@ def is_keyed(query: Query) -> bool:
         if not unique or (number, relation.key) not in shown:
             return False
     return True
+
+
+def may_have_likes(compiled: Compiled) -> bool:
+    """Can queries that are like this one begin together, with nothing to do for each?
+
+    Not if windows may hold something already, if aggregates have a row without any object, or if
+    kNN chooses for each.
+    """
+    asked = compiled.asked
+    return (
+        asked.form is not None
+        and not asked.is_join
+        and asked.window is None
+        and asked.groups is None
+        and asked.nearest is None
+        and asked.query_table is None
+    )
+
+
+def named_by(query: Query) -> tuple[str, str, int] | None:
+    """How the query table of a query names focal objects: the table, their stream, the column."""
+    table = query.query_table
+    if table is None or table.focal_stream is None:
+        return None
+    return query.sources[table.source].relation.name, table.focal_stream, table.columns[0]

@@ -48,6 +48,11 @@ class Place:
         """Is the region of a query in this cell's column?"""
         return zlib.crc32(name.encode("utf-8")) % self.matrix.columns == self.column
 
+    def has_trigger(self, name: str) -> bool:
+        """Is this the one cell that a trigger lives in?"""
+        row = zlib.crc32(name.encode("utf-8")) // self.matrix.columns % self.matrix.rows
+        return self.has_query(name) and row == self.row
+
 
 def _spread(
     keys: NDArray[np.int64], texts: Dictionary | None, parts: int, mine: int

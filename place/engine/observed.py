@@ -10,6 +10,8 @@ from place.plan.explain import Observed
 
 def observed(cell: Cell, name: str) -> Observed:
     """What has passed through the plan of a query since it began."""
+    if name in cell.triggers.registered:
+        return cell.triggers.observed(name)
     number = cell.queries.numbers.get(name)
     chain = None if number is None else cell.chains.of(number)
     if number is None or chain is None:  # it is of another column

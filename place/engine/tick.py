@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from place.engine.focals import FocalMoves
 from place.engine.objects import Messages
 from place.engine.operators.contract import Span
@@ -45,3 +47,13 @@ class Tick(Span):
             self.focals.instants,
         ]
         return merged_values(found)
+
+
+def due_at(told: Mapping[str, Due], instant: int) -> dict[str, Due]:
+    """The messages of each stream at one instant."""
+    found = {}
+    for name, (messages, due) in told.items():
+        low, high = np.searchsorted(due, [instant, instant + 1]).tolist()
+        if low < high:
+            found[name] = (messages.take(slice(low, high)), due[low:high])
+    return found

@@ -69,7 +69,7 @@ class Timeline:
             if with_expiries is not None:
                 told[name] = with_expiries
         found: list[Found] = []
-        if told or heard or self.cell.chains.next_expiry() <= until:
+        if told or heard or self.cell.next_expiry() <= until:
             found = self.cell.take(self.instant, until, told, heard, stage)
         self.instant = max(self.instant, until)
         return found

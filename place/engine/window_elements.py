@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from place.engine.columns import Columns, Dictionary
 from place.engine.elements import ALWAYS, NONE, Changed, Passes, StandingElements, numbered
+from place.engine.heard import readings_in_order
 from place.engine.objects import Messages
 from place.engine.operators.contract import NEVER
 from place.engine.tick import Tick
@@ -20,7 +21,6 @@ from place.kernels.arrays import Bools, Floats, Longs
 from place.model.clock import ceil_all
 from place.model.schema import Column, Stream
 from place.model.segment import ARROW
-from place.model.types import Type
 from place.plan.query import Window
 
 FACTS = START, END, ORDINAL = range(3)
@@ -84,7 +84,11 @@ class WindowElements(StandingElements):
     def open(self, tick: Tick) -> Changed:
         """The readings that come, and those that leave."""
         heard = tick.heard.get(self._stream.name)
-        messages, instants = (None, NONE) if heard is None else self._readings(*heard)
+        messages, instants = (
+            (None, NONE)
+            if heard is None
+            else readings_in_order(heard, self._stream, self._dictionary)
+        )
         ordinals = self.count + np.arange(len(instants))
         if self._window.rows is not None and len(instants):
             self._overtake(instants)
@@ -103,24 +107,6 @@ class WindowElements(StandingElements):
             come = self._come(messages, instants, ordinals, tick)
         self.count += len(instants)
         return Changed.joined([gone, come])
-
-    def _readings(self, messages: Messages, instants: Longs) -> tuple[Messages, Longs]:
-        """The readings among messages in the order of times and keys; of those with one key and
-        time only the last, which may say that the object is gone."""
-        keys = messages.keys
-        if self._is_text:
-            keys = self._dictionary.ranks()[keys]
-        order = np.lexsort((keys, messages.times))
-        times, keys = messages.times[order], keys[order]
-        last = np.ones(len(order), np.bool_)
-        last[:-1] = (times[1:] != times[:-1]) | (keys[1:] != keys[:-1])
-        kept = order[last & ~messages.gone[order]]
-        return messages.take(kept), instants[kept]
-
-    @property
-    def _is_text(self) -> bool:
-        key = self._stream.key
-        return key is not None and self._stream.columns[key].type is Type.STRING
 
     def _ends(self, times: Longs, instants: Longs) -> Longs:
         """When readings that come leave, as far as it is known."""

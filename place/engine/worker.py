@@ -112,10 +112,10 @@ class Worker:
             self.clocks.join(streams)
             tables = {name: table_of(name) for query in queries for name in query.tables}
             timeline = self._timeline(streams)
-            contents: dict[str, pa.Table] = {}
+            contents = self._remembered(queries, tables, timeline.instant)
             for query in queries:
                 content = kept.get(query.name)
-                if content is None and query.holds_readings:
+                if content is None and query.trigger is None and query.holds_readings:
                     content = self._replay(query, tables, timeline.instant)
                 if content is not None:
                     contents[query.name] = content
@@ -140,6 +140,8 @@ class Worker:
     def _content(self, query: Query) -> pa.Table | None:
         """What the window of a query holds that begins anew because its tables changed. Only
         windows of time go on: what they hold does not depend on tables."""
+        if query.trigger is not None:
+            return None
         if query.is_join:
             return self.timelines[query.streams].cell.content(query.name)
         window = query.window
@@ -164,6 +166,24 @@ class Worker:
             deadline.check()
             timeline.advance(instant)
         return timeline.cell.content(query.name)
+
+    def _remembered(
+        self, queries: Sequence[Query], tables: Mapping[str, pa.Table], until: int
+    ) -> dict[str, pa.Table]:
+        """What new triggers over the same streams keep at first: readings in the histories of these
+        streams that may still be in a match."""
+        triggers = [query for query in queries if query.trigger is not None]
+        if not triggers:
+            return {}
+        self._rise()
+        streams = triggers[0].streams
+        timeline = self._open(streams, max(self.histories[n].floor for n in streams))
+        timeline.register(triggers, tables)
+        for instant in timeline.milestones(until):
+            deadline.check()
+            timeline.advance(instant)
+        found = {query.name: timeline.cell.content(query.name) for query in triggers}
+        return {name: content for name, content in found.items() if content is not None}
 
     def _rise(self) -> None:
         """Cut the histories to exactly the length that the language promises. Until now they may be
@@ -317,6 +337,8 @@ class Worker:
         return self._probed(query, table_of), self._seen
 
     def _probed(self, query: Query, table_of: TableOf) -> list[Found]:
+        if query.trigger is not None:
+            return []  # alerts are told, not held
         tables = {name: table_of(name) for name in query.tables}
         timeline = self.timelines.get(query.streams)
         asked = replace(query, name=PROBE)

@@ -48,7 +48,8 @@ class Merger:
         return [
             query
             for query in catalog.queries.values()
-            if is_merged(compile_query(query, Dictionary()).shape, self._matrix)
+            if query.trigger is None
+            and is_merged(compile_query(query, Dictionary()).shape, self._matrix)
         ]
 
     def know(self, query: Query, found: Sequence[bytes]) -> None:
