@@ -1,0 +1,222 @@
+"""The domains of variables beside a new reading: kept readings that fit it, by lists or by squares.
+
+By lists, the domain of each variable is read from its newest reading back until times are too
+early. By squares, a layer is asked once for all variables that a reading qualifies for: what is
+found near it is compared by the members that it is kept for, and put into a list of *hits* for each
+of the reading's variables and each other role.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from place.kernels.constraint_entries import key_of, square_on
+from place.kernels.constraint_pairs import is_consistent
+from place.kernels.constraint_tables import (
+    ASKED,
+    ASKED_FOR,
+    BEYOND,
+    COUNT,
+    DONE,
+    EARLIER,
+    FIRST,
+    GRAPH,
+    KEPT,
+    KEY,
+    KIND,
+    LAYER,
+    LIST,
+    MASK,
+    MATCHED,
+    MEMBERS,
+    MORE_HITS,
+    MOST_VARIABLES,
+    NEEDS_PLACE,
+    NEXT,
+    ORIGIN,
+    PAIRS,
+    REACHABLE,
+    REACHED,
+    ROLE,
+    ROLES,
+    SCALE,
+    SLOT,
+    STEPS,
+    TIME,
+    VALUE_ENTRY,
+    VALUE_SLOT,
+    WANTED,
+    WHEN,
+)
+
+ROUNDING = 4e-16
+"""How much, in relation to it, a coordinate may be wrong after an addition."""
+
+
+@njit(nogil=True, cache=True)
+def domains_by_lists(rules, shelf, bench, graph, role, slot, instant):
+    """The domains of the variables beside a reading, out of their lists.
+
+    Returns how many pairs were compared, or −1 if there is no room, and whether a variable has no
+    reading and cannot have one any more; then the domains are not complete.
+    """
+    values, begins, limits, entries = bench.values, bench.begins, bench.limits, shelf.entries
+    first, matched = rules.graphs[graph, ORIGIN], rules.graphs[graph, MATCHED]
+    row = rules.graphs[graph, PAIRS] + role * rules.graphs[graph, ROLES]
+    for j in range(matched):
+        is_empty = rules.variables[first + j, KEPT] == 0 or rules.pairs[row + j, REACHABLE] == 0
+        if is_empty and limits[j] < instant and j != role:
+            return 0, True
+    steps, at, time = 0, 0, shelf.readings[slot, TIME]
+    for j in range(matched):
+        begins[j] = at
+        if j == role:
+            continue
+        if rules.pairs[row + j, REACHABLE]:
+            entry = rules.variables[first + j, LIST]
+            lowest = time - rules.pairs[row + j, EARLIER]
+            while entry >= 0 and entries[entry, WHEN] >= lowest:
+                other = entries[entry, SLOT]
+                steps += 1
+                if other != slot and is_consistent(rules, shelf, row + j, slot, other):
+                    if at == len(values):
+                        return -1, False
+                    values[at, VALUE_ENTRY], values[at, VALUE_SLOT] = entry, other
+                    at += 1
+                entry = entries[entry, NEXT]
+        if at == begins[j] and limits[j] < instant:
+            return steps, True
+    begins[matched] = at
+    return steps, False
+
+
+@njit(nogil=True, cache=True)
+def domains_by_hits(rules, bench, graph, role, position, instant):
+    """The domains of the variables beside a reading, out of the hits of one of its variables.
+
+    Returns whether there was room, and whether a variable has no reading and cannot have one.
+    """
+    values, begins, hits = bench.values, bench.begins, bench.hits
+    matched, at = rules.graphs[graph, MATCHED], 0
+    for j in range(matched):
+        begins[j] = at
+        hit = bench.heads[position * MOST_VARIABLES + j]
+        while hit >= 0:
+            if at == len(values):
+                return False, False
+            values[at, VALUE_ENTRY], values[at, VALUE_SLOT] = hits[hit, 1], hits[hit, 2]
+            at += 1
+            hit = hits[hit, 0]
+        if at == begins[j] and j != role and bench.limits[j] < instant:
+            return True, True
+    begins[matched] = at
+    return True, False
+
+
+@njit(nogil=True, cache=True)
+def find_hits(rules, shelf, bench, names, begin, end, slot, number):
+    """Ask each layer of a reading's variables for what fits them. `number` is of this event."""
+    layers, variables = rules.layers, rules.variables
+    is_nowhere = np.isnan(shelf.places[slot, 0])
+    for p in range(begin, end):
+        variable = names[p]
+        graph = variables[variable, GRAPH]
+        layer = rules.graphs[graph, LAYER]
+        if layer < 0:
+            continue
+        matched = rules.graphs[graph, MATCHED]
+        for j in range(matched):
+            bench.heads[(p - begin) * MOST_VARIABLES + j] = -1
+        if variables[variable, ROLE] == matched:
+            continue
+        if layers[layer, ASKED] != number:
+            layers[layer, ASKED], layers[layer, ASKED_FOR] = number, 0
+        if not (is_nowhere and variables[variable, NEEDS_PLACE]):
+            layers[layer, ASKED_FOR] |= variables[variable, WANTED]
+    used = 0
+    for p in range(begin, end):
+        layer = rules.graphs[variables[names[p], GRAPH], LAYER]
+        if layer >= 0 and layers[layer, ASKED] == number and layers[layer, ASKED_FOR] != 0:
+            used = _ask(rules, shelf, bench, names, begin, end, slot, layer, used)
+            if used < 0:
+                return MORE_HITS
+            layers[layer, ASKED_FOR] = 0
+    return DONE
+
+
+@njit(nogil=True, cache=True)
+def _ask(rules, shelf, bench, names, begin, end, slot, layer, used):
+    """Look into the squares of a layer near a reading. Returns how many hits there are then."""
+    kind, asked_for = rules.layers[layer, KIND], rules.layers[layer, ASKED_FOR]
+    scale, reach = rules.lengths[layer, SCALE], rules.lengths[layer, REACHED]
+    x1 = x2 = y1 = y2 = z1 = z2 = np.int64(0)
+    if kind > 0:
+        x1, x2 = _window(shelf.places[slot, 0], reach, scale)
+        y1, y2 = _window(shelf.places[slot, 1], reach, scale)
+    if kind > 2:
+        z1, z2 = _window(shelf.places[slot, 2], reach, scale)
+    entries, squares = shelf.entries, shelf.squares
+    mask = len(squares) - 1
+    for x in range(x1, x2 + 1):
+        for y in range(y1, y2 + 1):
+            for z in range(z1, z2 + 1):
+                key = key_of(layer, x, y, z)
+                entry = squares[key & mask]
+                while entry >= 0:
+                    if entries[entry, MASK] & asked_for and entries[entry, KEY] == key:
+                        used = _meet(rules, shelf, bench, names, begin, end, slot, entry, used)
+                        if used < 0:
+                            return used
+                    entry = entries[entry, NEXT]
+    return used
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _window(value, reach, scale):
+    """The squares along an axis in which near places lie: those beside it at most."""
+    middle, error = square_on(value, scale), reach + abs(value) * ROUNDING
+    low, high = square_on(value - error, scale), square_on(value + error, scale)
+    return max(middle - 1, low), min(middle + 1, high)
+
+
+@njit(nogil=True, cache=True)
+def _meet(rules, shelf, bench, names, begin, end, slot, entry, used):
+    """Compare a reading's variables with the members of an entry, both in ascending order."""
+    members, variables, hits = shelf.members, rules.variables, bench.hits
+    other = shelf.entries[entry, SLOT]
+    if other == slot:
+        return used
+    m = shelf.entries[entry, MEMBERS]
+    m_end = m + shelf.entries[entry, COUNT]
+    p = begin
+    while p < end and m < m_end:
+        variable = names[p]
+        first = variables[variable, FIRST]
+        if members[m] < first:
+            m += 1
+            continue
+        beyond = variables[variable, BEYOND]
+        if members[m] >= beyond:
+            p += 1
+            continue
+        graph, role = variables[variable, GRAPH], variables[variable, ROLE]
+        if role < rules.graphs[graph, MATCHED]:
+            row = rules.graphs[graph, PAIRS] + role * rules.graphs[graph, ROLES]
+            k = m
+            while k < m_end and members[k] < beyond:
+                j = members[k] - first
+                k += 1
+                if j == role or rules.pairs[row + j, REACHABLE] == 0:
+                    continue
+                rules.graphs[graph, STEPS] += 1
+                if is_consistent(rules, shelf, row + j, slot, other):
+                    if used == len(hits):
+                        return -1
+                    head = (p - begin) * MOST_VARIABLES + j
+                    hits[used, 0] = bench.heads[head]
+                    hits[used, 1], hits[used, 2] = entry, other
+                    bench.heads[head] = used
+                    used += 1
+        p += 1
+    return used

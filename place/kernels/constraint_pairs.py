@@ -1,0 +1,132 @@
+"""Do two readings fit two variables of a trigger? The times, the order, the DISTANCE, comparisons.
+
+A distance is decided by the same float64 expressions as in `place/model/space.py`; measures decide
+all but those that lie on a border to a rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from place.kernels.constraint_tables import (
+    AFTER,
+    AT_MOST,
+    BEFORE,
+    BEGIN,
+    EARLIER,
+    END,
+    EQUAL,
+    FLAGS,
+    GREATER,
+    HAS_LEAST,
+    HAS_MOST,
+    LATER,
+    LEAST,
+    LEAST_OPEN,
+    LEAST_SURE,
+    LEAST_UNSURE,
+    LEFT,
+    LESS,
+    MOST,
+    MOST_OPEN,
+    MOST_SURE,
+    MOST_UNSURE,
+    NEVER,
+    ON_SPHERE,
+    OPERATOR,
+    RIGHT,
+    SEQUENCE,
+    TIME,
+    UNBOUNDED,
+    UNEQUAL,
+    UNKNOWN,
+)
+
+EARTH_RADIUS = 6_371_008.8
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def latest_instant(time, later, period):
+    """The last instant at which a reading may come that is at most so much later."""
+    if later >= UNBOUNDED:
+        return NEVER
+    if period == 0:
+        return time + later
+    return -(-(time + later) // period) * period
+
+
+@njit(nogil=True, cache=True)
+def _is_apart(measure, flags, bounds, pair):
+    """Is a distance within the bounds of a pair, given its measure? NaN is not."""
+    if flags & HAS_MOST:
+        if not measure <= bounds[pair, MOST_UNSURE]:
+            return False
+        if measure >= bounds[pair, MOST_SURE]:
+            distance = math.sqrt(measure)
+            if flags & ON_SPHERE:
+                distance = 2 * EARTH_RADIUS * math.asin(min(1.0, distance / 2))
+            most = bounds[pair, MOST]
+            if not (distance < most if flags & MOST_OPEN else distance <= most):
+                return False
+    if flags & HAS_LEAST:
+        if not measure >= bounds[pair, LEAST_SURE]:
+            return False
+        if measure <= bounds[pair, LEAST_UNSURE]:
+            distance = math.sqrt(measure)
+            if flags & ON_SPHERE:
+                distance = 2 * EARTH_RADIUS * math.asin(min(1.0, distance / 2))
+            least = bounds[pair, LEAST]
+            return distance > least if flags & LEAST_OPEN else distance >= least
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _compare(left, operator, right):
+    """Does a comparison of two features hold? Of an unknown one it does not."""
+    if left == UNKNOWN or right == UNKNOWN:
+        return False
+    if operator == EQUAL:
+        return left == right
+    if operator == UNEQUAL:
+        return left != right
+    if operator == LESS:
+        return left < right
+    if operator == AT_MOST:
+        return left <= right
+    if operator == GREATER:
+        return left > right
+    return left >= right
+
+
+@njit(nogil=True, cache=True)
+def _all_hold(comparisons, begin, end, features, one, other):
+    for c in range(begin, end):
+        left, right = features[one, comparisons[c, LEFT]], features[other, comparisons[c, RIGHT]]
+        if not _compare(left, comparisons[c, OPERATOR], right):
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def is_consistent(rules, shelf, pair, one, other):
+    """Do the readings at two slots fit the first and the second variable of a pair?"""
+    pairs, readings = rules.pairs, shelf.readings
+    later = readings[other, TIME] - readings[one, TIME]
+    if later > pairs[pair, LATER] or -later > pairs[pair, EARLIER]:
+        return False
+    flags = pairs[pair, FLAGS]
+    if flags & (HAS_MOST | HAS_LEAST):
+        places = shelf.places
+        du = places[one, 0] - places[other, 0]
+        dv = places[one, 1] - places[other, 1]
+        dw = places[one, 2] - places[other, 2]
+        if not _is_apart(du * du + dv * dv + dw * dw, flags, rules.bounds, pair):
+            return False
+    if flags & (BEFORE | AFTER):
+        is_before = readings[one, SEQUENCE] < readings[other, SEQUENCE]
+        if (flags & BEFORE and not is_before) or (flags & AFTER and is_before):
+            return False
+    begin, end = pairs[pair, BEGIN], pairs[pair, END]
+    return begin == end or _all_hold(rules.comparisons, begin, end, shelf.features, one, other)

@@ -1,0 +1,144 @@
+"""The tables in which readings wait for others to make a match: their columns and what they hold.
+
+Everything that the kernels of triggers keep is a row of whole numbers in one of these tables, so
+that a function is given few arrays and finds what belongs together in one line of memory. `−1` is
+no row. `state` holds the counters and where a tick was left.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from place.kernels.arrays import Floats, Longs
+
+NEVER = np.iinfo(np.int64).max
+BEGINNING = np.iinfo(np.int64).min
+UNKNOWN = np.iinfo(np.int64).min
+"""The feature of a reading that has none: no comparison holds for it."""
+UNBOUNDED = 1 << 62
+"""A time difference without a bound."""
+MOST_VARIABLES = 16
+"""Variables of a match."""
+
+LOOSE, TIGHT, NO_INDEX = range(3)
+"""How long readings are kept and how they are found: as long as any bound lets them and by
+squares; no longer than until the next reading that they wait for and by squares; or so and by a
+list for each variable."""
+
+# Readings, by slot.
+TIME, INSTANT, STREAM, SEQUENCE, HOLDERS = range(5)
+
+# Entries: a reading in the list of a variable, or in a square for all graphs of a layer.
+NEXT, PREVIOUS, SLOT, WHEN, KEY, MASK, MEMBERS, COUNT = range(8)
+# Their terms: the last instant at which they are kept, the last at which they could be of use, and
+# the variable of the list or the complement of the layer.
+EXPIRY, USE, OWNER = range(3)
+GONE = 1 << 40
+"""The owner of an entry that nobody holds, and that is still in the heap."""
+
+# Variables of all graphs; those of a graph lie together. LIST is the newest entry of its list.
+GRAPH, ROLE, FIRST, BEYOND, LIST, KEPT, WANTED, PERIOD, NEEDS_PLACE = range(9)
+
+# Graphs. MATCHED is how many of the roles are variables of a match, LAYER is −1 without an index.
+ORIGIN, MATCHED, ROLES, STRATEGY, LAYER, PAIRS, ABSENT, ASKS_MORE, STEPS, MATCHES = range(10)
+
+# Pairs of the roles of a graph, row by row: how much later than the first the second may be, and
+# the first than the second; where its comparisons begin and end; and whether a reading of the
+# second may be there before one of the first that fits it.
+LATER, EARLIER, FLAGS, BEGIN, END, REACHABLE = range(6)
+HAS_MOST, HAS_LEAST, MOST_OPEN, LEAST_OPEN, ON_SPHERE, BEFORE, AFTER = (1 << b for b in range(7))
+# Their bounds of DISTANCE, and measures that are surely within each or surely not.
+MOST, MOST_SURE, MOST_UNSURE, LEAST, LEAST_SURE, LEAST_UNSURE = range(6)
+
+# Comparisons: the feature of the first, the operator, the feature of the second.
+LEFT, OPERATOR, RIGHT = range(3)
+EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)
+
+# Layers: which event asked last, for which variables, which event was last stored, and where.
+# KIND is how many coordinates tell squares apart.
+KIND, ASKED, ASKED_FOR, STORED, STORED_AT = range(5)
+# Their lengths: one over the side of a square, and how far coordinates of near places are apart.
+SCALE, REACHED = range(2)
+
+# Matches that wait for a reading that must not come; then the slots of the match.
+WAITS_FOR, DEADLINE, COMPLETING, SERIAL, WAITING_SLOTS = range(5)
+# Matches that were found: graph, instant, completing; then their slots.
+FOUND_SLOTS = 3
+# Values of a domain: the entry, its slot, and the depth of the search that took it away.
+VALUE_ENTRY, VALUE_SLOT, VALUE_MARK = range(3)
+
+# What a kernel returns: it is done, or something has to be larger.
+DONE, MORE_ENTRIES, MORE_MEMBERS, MORE_SQUARES, MORE_FOUND, MORE_BLOCKERS = range(6)
+MORE_WAITING, MORE_HITS, MORE_VALUES = range(6, 9)
+
+# Counters.
+NOW, AT_EVENT, AT_VARIABLE, NEXT_SEQUENCE, NEXT_SERIAL = range(5)
+FREE_ENTRY, USED_ENTRIES, HEAPED, GONE_ENTRIES, USED_MEMBERS, COPIES = range(5, 11)
+FREE_WAITING, USED_WAITING, QUEUED, FOUND, BLOCKERS, RELEASED = range(11, 17)
+HELD, PEAK, HELD_ENTRIES, PEAK_ENTRIES = range(17, 21)
+FREE_BLOCKS = 24
+"""From here on: the first free block of members of each power of two."""
+COUNTERS = FREE_BLOCKS + 40
+
+
+class Rules(NamedTuple):
+    """What the graphs ask."""
+
+    variables: Longs
+    graphs: Longs
+    pairs: Longs
+    bounds: Floats
+    comparisons: Longs
+    layers: Longs
+    lengths: Floats
+
+
+class Shelf(NamedTuple):
+    """Readings that are kept, and how they are found and expire."""
+
+    readings: Longs
+    places: Floats
+    features: Longs
+    released: Longs
+    entries: Longs
+    terms: Longs
+    heap: Longs
+    members: Longs
+    squares: Longs
+
+
+class Outlet(NamedTuple):
+    """Matches that wait, matches that were found, and what may block them."""
+
+    waiting: Longs
+    queue: Longs
+    found: Longs
+    blockers: Longs
+
+
+class Bench(NamedTuple):
+    """Room to work in: readings that fit an event, as lists by variable, their domains, where the
+    domain of each variable begins, until when a reading of each may come, and rows for a search."""
+
+    hits: Longs
+    heads: Longs
+    values: Longs
+    begins: Longs
+    limits: Longs
+    plan: Longs
+    header: Longs
+
+
+class Arrived(NamedTuple):
+    """The events of a tick, and the variables that each of them qualifies for."""
+
+    times: Longs
+    instants: Longs
+    streams: Longs
+    places: Floats
+    features: Longs
+    starts: Longs
+    variables: Longs
+    slots: Longs
