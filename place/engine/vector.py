@@ -21,8 +21,9 @@ from place.model import schema
 from place.model.space import Space
 from place.model.time import EARLIEST, LATEST
 from place.model.types import SMALLEST, Type
-from place.plan.evaluate import like
+from place.plan.evaluate import call, like
 from place.plan.expression import (
+    OVER_VALUES,
     And,
     Arithmetic,
     Call,
@@ -238,6 +239,8 @@ class _Rows:
     def _call(self, function: str, arguments: list[Vector], kind: Type) -> Vector:
         if function == "COALESCE":
             return reduce(_otherwise, [_as(argument, kind) for argument in arguments])
+        if function in OVER_VALUES:
+            return self._aggregate(function, arguments, kind)
         (found,) = arguments
         if function == "ABS":
             return _with_sign(np.abs, found, kind)
@@ -248,6 +251,29 @@ class _Rows:
         change = str.lower if function == "LOWER" else str.upper
         made = self._each(found.values, lambda text: self._dictionary.code(change(text)), kind)
         return Vector(made, found.nulls)
+
+    def _aggregate(self, function: str, arguments: list[Vector], kind: Type) -> Vector:
+        """An aggregate over the arguments of each row, without those that are NULL."""
+        if function == "COUNT":
+            counts = reduce(np.add, [(~a.nulls).astype(np.int64) for a in arguments])
+            return Vector(counts, np.zeros(1, np.bool_))
+        if function in ("MIN", "MAX"):
+            is_less = np.less if function == "MIN" else np.greater
+            ranks = self._dictionary.ranks() if kind is Type.STRING else None
+            return reduce(lambda one, other: _lesser(one, other, is_less, ranks), arguments)
+        size = max(len(argument.values) for argument in arguments)
+        columns = [
+            [
+                None if is_null else value
+                for value, is_null in zip(
+                    _of_size(a.values, size).tolist(), _of_size(a.nulls, size).tolist(), strict=True
+                )
+            ]
+            for a in arguments
+        ]
+        made = [call(function, list(values), kind) for values in zip(*columns, strict=True)]
+        nulls = np.array([value is None for value in made], np.bool_)
+        return Vector(np.array([value or 0 for value in made], DTYPES[kind]), nulls)
 
 
 # Three-valued logic
@@ -376,6 +402,20 @@ def _with_sign(change: Callable[[Any], Any], found: Vector, kind: Type) -> Vecto
     if kind is Type.DOUBLE:
         return _bounded(change(found.values), found.nulls, kind)
     return Vector(change(found.values), found.nulls | (found.values == SMALLEST))
+
+
+def _lesser(
+    one: Vector, other: Vector, is_less: Callable[[Any, Any], Any], ranks: Longs | None
+) -> Vector:
+    """The lesser of two values, the other one where one is NULL; of equal ones the first."""
+    if ranks is None:
+        before = is_less(other.values, one.values)
+    elif len(ranks):
+        before = is_less(ranks[other.values], ranks[one.values])
+    else:  # then all are NULL
+        before = np.zeros(1, np.bool_)
+    chosen = one.nulls | (before & ~other.nulls)
+    return Vector(np.where(chosen, other.values, one.values), one.nulls & other.nulls)
 
 
 def _as(found: Vector, kind: Type) -> Vector:
