@@ -221,8 +221,9 @@ class Triggers:
             kept = [a + b for a, b in zip(kept, store.held_of(graph).tolist(), strict=True)]
         names = [source.alias for source in known.query.sources[: trigger.roles]]
         waiting = np.isin(store.pending()[0], graphs).sum()
+        counted = ", ".join(f"{n:,} for {each}" for each, n in zip(names, kept, strict=True))
         notes = [
-            f"keeps {', '.join(f'{count:,} for {name}' for name, count in zip(names, kept, strict=True))}",
+            f"keeps {counted}",
             f"{sum(map(store.matches_of, graphs)):,} matches,"
             f" {known.alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
         ]
