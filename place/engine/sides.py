@@ -201,15 +201,23 @@ def boxes_of_rows(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionar
         for bound in part.bounds:
             values, is_exact = _numbers(bound.expression, rows, size, dictionary)
             exact &= is_exact
+            if bound.op in (">", "<"):
+                doubles = {part.point.type, bound.expression.type} == {Type.DOUBLE}
+                values = _beyond(values, np.inf if bound.op == ">" else -np.inf, doubles)
             if bound.op in ("=", ">", ">="):
-                edge = np.nextafter(values, np.inf) if bound.op == ">" else values
-                low = np.maximum(low, edge)
+                low = np.maximum(low, values)
             if bound.op in ("=", "<", "<="):
-                edge = np.nextafter(values, -np.inf) if bound.op == "<" else values
-                high = np.minimum(high, edge)
+                high = np.minimum(high, values)
         lows.append(low)
         highs.append(high)
     return SideBoxes(_stacked(lows, size), _stacked(highs, size), exact)
+
+
+def _beyond(values: Floats, towards: float, doubles: bool) -> Floats:
+    """The next numbers after some. A whole number of 2**53 or more may have been rounded to the
+    very number that it is beyond: from there on the edges stay where they are."""
+    edges = np.nextafter(values, towards)
+    return edges if doubles else np.where(np.abs(values) < EXACT_INTEGERS, edges, values)
 
 
 def _stacked(columns: list[Floats], size: int) -> Floats:
