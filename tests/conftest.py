@@ -1,5 +1,6 @@
-"""Fixtures that several tests share."""
+"""What all tests share: fixtures, and how Spark's Java is started."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 from tests.harness.route import Folder
 from tests.harness.town import Town, founded
+
+# For the processes that tests start, too; the file there says what it changes.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
 
 
 @pytest.fixture
