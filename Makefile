@@ -4,7 +4,11 @@ VENV := .venv
 READY := $(VENV)/ready
 JOBS ?= 2
 
-.PHONY: help demo test test-all lint env lock clean
+# Files as they are ordered by tests/conftest.py, not those with the most tests first.
+PYTEST = $(VENV)/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+KERNELS := $(addprefix kernels-,nearest others joins)
+
+.PHONY: help demo test test-all prepared lint style types kernels $(KERNELS) env lock clean
 
 help:
 	@echo "make demo      a city on Spark: moving objects, queries of every kind, a live map"
@@ -17,20 +21,34 @@ help:
 demo: $(READY)
 	@$(VENV)/bin/place demo
 
-test: lint
-	$(VENV)/bin/pytest -n $(JOBS) --dist loadfile -m "not long"
+test: prepared
+	$(PYTEST) -m "not long"
 
-test-all: lint
-	PLACE_EXAMPLES=1000 $(VENV)/bin/pytest -n $(JOBS) --dist loadfile
+test-all: prepared
+	PLACE_EXAMPLES=1000 $(PYTEST)
 	for cells in 1x1 1x2 2x2 3x1; do for batching in each one random:1 random:2 random:3 random:4 random:5; do \
 	  $(VENV)/bin/place script tests/scripts --runtime local --cells $$cells --batching $$batching || exit 1; done; done
 	for cells in 1x1 2x2; do for batching in each one random:1; do \
 	  $(VENV)/bin/place script tests/scripts --runtime spark --cells $$cells --batching $$batching || exit 1; done; done
 
-lint: $(READY)
+# Style, types, and kernels that are compiled once for all processes of the tests, side by side.
+prepared: $(READY)
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) lint kernels
+
+lint: style types
+
+style: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+types: $(READY)
 	$(VENV)/bin/mypy
+
+kernels: $(KERNELS)
+
+# What cannot be compiled here is compiled by the tests, and they say what is wrong with it.
+$(KERNELS): kernels-%: $(READY)
+	-@$(VENV)/bin/python -m place.operate.compiling $* >/dev/null
 
 env: $(READY)
 

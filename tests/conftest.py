@@ -1,5 +1,6 @@
-"""Fixtures that several tests share."""
+"""What all tests share: fixtures, the order of files, and how Spark's Java is started."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,22 @@ import pytest
 
 from tests.harness.route import Folder
 from tests.harness.town import Town, founded
+
+# For the processes that tests start, too; the file there says what it changes.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
+
+LONGEST = (
+    *("killed", "local", "scripts", "spark_scripts", "join_search", "demo", "language_search"),
+    *("server_killed", "deadline", "kafka", "local_search", "keyless_search", "pipeline_faults"),
+    *("server_access", "box_join", "pipeline", "java", "papers", "prompt", "progressive"),
+)
+"""Files that take longest, which begin first: a process gets a whole file, and the one that would
+begin a long one last would go on alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
 @pytest.fixture

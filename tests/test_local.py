@@ -1,5 +1,6 @@
 """The local runtime: what it keeps, what it takes, and how a cell continues another's work."""
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pandas
 import polars
 import pyarrow as pa
 import pytest
+from _pytest.mark import ParameterSet
 
 import place
 from place.engine.boxes import boxes_of
@@ -25,11 +27,21 @@ from place.script.runner import Batching, ScriptRunner
 from place.session import Session
 
 SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
+BATCHINGS = ("one", "random:2")
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def renewals() -> Iterator[ParameterSet]:
+    """`make test` takes each script in one of the batchings, neighbours in different ones."""
+    for number, path in enumerate(SCRIPTS):
+        for turn, batching in enumerate(BATCHINGS):
+            marks = () if turn == number % len(BATCHINGS) else (pytest.mark.long,)
+            name = f"{path.parent.name}/{path.stem}-{batching}"
+            yield pytest.param(path, batching, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("path", "batching"), list(renewals()))
 def test_a_worker_goes_on_from_its_arrow_tables(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, batching: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = count()
 
@@ -57,9 +69,7 @@ def test_a_worker_goes_on_from_its_arrow_tables(
     monkeypatch.setattr("place.engine.checkpoint.MANY_TEXTS", 0)
     for name in ("_take", "_become", "_probe"):
         monkeypatch.setattr(LocalRuntime, name, renewed(name))
-    script = read_script(path)
-    for batching in ("one", "random:2"):
-        ScriptRunner(script, opener("local", "2x2"), Batching.parse(batching)).run()
+    ScriptRunner(read_script(path), opener("local", "2x2"), Batching.parse(batching)).run()
 
 
 def cars(options: str = "") -> Session:
@@ -194,7 +204,8 @@ def test_conditions_are_boxes(condition: str, boxes: object, exact: bool) -> Non
     assert where_boxes(condition) == (boxes, exact)
 
 
-def test_what_is_not_needed_any_more_is_let_go() -> None:
+def test_what_is_not_needed_any_more_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("place.engine.cell.MANY_FOCALS", 100)
     session = place.connect(runtime="local")
     session.sql("CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE)")
     session.sql("CREATE STREAM Zones (ID BIGINT KEY, region STRING)")
@@ -203,19 +214,19 @@ def test_what_is_not_needed_any_more_is_let_go() -> None:
         session.sql(
             f"REGISTER QUERY {name} AS SELECT Q.ID, O.id FROM {name} Q, Cars O WHERE O INSIDE Q"
         )
-    for second in range(1, 2500):
+    for second in range(1, 500):
         zone = f"POLYGON (({second} 0, {second + 2} 0, {second + 2} 2, {second} 2))"
         session.push("Zones", [(1, zone)], time=second * 1_000_000)
         session.push("Patrols", [(1, second, 1.5)], time=second * 1_000_000)
         session.push("Cars", [(second, second, 1), (0, second, 0)], time=second * 1_000_000)
-        if second % 400 == 0:
+        if second % 80 == 0:
             assert session.answer("Zones") == [(1, 0), (1, second)]
             assert session.answer("Patrols") == [(1, 0), (1, second - 1)]
     runtime = session.runtime
     assert isinstance(runtime, LocalRuntime)
     cells = [line.cell for line in runtime.workers[0].timelines.values()]
     assert all(len(cell.polygons) <= 3 for cell in cells)
-    assert all(len(cell.stores.focals) <= 1100 for cell in cells)
+    assert all(len(cell.stores.focals) <= 176 for cell in cells)
 
 
 @pytest.mark.parametrize("cells", ["1x1", "2x2"])

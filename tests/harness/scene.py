@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from place.script.blocks import parse_script
@@ -94,3 +97,33 @@ def run(text: str, runtime: str, cells: str, batching: str) -> None:
     with tempfile.TemporaryDirectory(prefix="place-search-") as directory:
         script = parse_script(text, Path(directory) / "search.cq")
         ScriptWithFiles(script, opener(runtime, cells), Batching.parse(batching)).run()
+
+
+def unreached(scripts: st.SearchStrategy[str], features: Sequence[str]) -> list[str]:
+    """The features, as patterns, that are in none of many random scripts.
+
+    One search for all of them: it is over when the rarest has been found.
+    """
+    missing = {feature: re.compile(feature) for feature in features}
+
+    @settings(
+        max_examples=2000,
+        phases=[Phase.generate],
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(scripts)
+    def look(text: str) -> None:
+        for feature in [each for each, found in missing.items() if found.search(text)]:
+            del missing[feature]
+        if not missing:
+            raise Reached
+
+    with contextlib.suppress(Reached):
+        look()
+    return list(missing)
+
+
+class Reached(Exception):
+    """There is nothing left to look for."""

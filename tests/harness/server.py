@@ -26,7 +26,7 @@ from place.server.state import Server
 from place.session import Session
 from tests.harness.pipeline import opened, runtime_of
 
-WAIT = 20.0
+WAIT = 60.0
 
 
 @dataclass
