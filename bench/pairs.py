@@ -139,16 +139,14 @@ def measure(setting: Setting) -> Figures:
     tree, engine = Tree(setting), Engine(setting)
     reach = reach_of(setting.reach, closed=True, sphere=False)
     times: dict[str, list[float]] = {"pairs": [], "engine": [], "ckdtree": []}
-    before = np.full((setting.objects, 3), np.nan)
+    before = np.full((setting.objects, 2), np.nan)
     deltas = []
     for tick in range(-2, setting.ticks):
         instant = world.first() if tick == -2 else world.next()
         points, moved = instant.points[:, :2].copy(), instant.changed_points
-        after = np.column_stack([points, np.zeros(len(points))])
+        steps = np.hstack([points, before])
         start = time.perf_counter()
-        found = near_changes(
-            (before, before), (after, after), (moved, moved), reach, setting.threads
-        )
+        found = near_changes(steps, steps, reach, setting.threads)
         times["pairs"].append(time.perf_counter() - start)
         segment = engine.segment(points, moved, tick + 3)
         start = time.perf_counter()
@@ -158,7 +156,8 @@ def measure(setting: Setting) -> Figures:
         changed = tree.tick(points)
         times["ckdtree"].append(time.perf_counter() - start)
         keys = [
-            (one.astype(np.int64) * setting.objects + other)[one < other] * 2 + came
+            (np.minimum(one, other).astype(np.int64) * setting.objects + np.maximum(one, other)) * 2
+            + came
             for (one, other), came in ((found.left, 0), (found.came, 1))
         ]
         mine = {"kernel": np.sort(np.concatenate(keys)), "engine": engine.keys(told)}
@@ -166,7 +165,7 @@ def measure(setting: Setting) -> Figures:
             if not np.array_equal(changes, changed):
                 raise InternalError(f"cKDTree and the {name} differ at tick {tick}")
         deltas.append(len(changed))
-        before = after
+        before = points
     # The first two ticks compile, fill caches and appear: they are no measurement.
     seconds = {name: median(taken[2:]) for name, taken in times.items()}
     return Figures(

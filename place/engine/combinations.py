@@ -51,7 +51,8 @@ class Combinations:
     """Elements of several sources beside each other, and from when to when all of them are there.
 
     `ids` are those of `Elements.pick`, None for sources that are not there yet. Combinations with
-    the same `names` look the same to everybody above the join.
+    the same `names` look the same to everybody above the join; they are None where nobody has to
+    tell combinations apart.
     """
 
     ids: list[Longs | None]
@@ -95,6 +96,13 @@ class Combinations:
             self.ends[chosen],
         )
 
+    def beside(self, source: int, number: int) -> Combinations:
+        """All of them with one element more that stands."""
+        count = len(self)
+        ids, names = list(self.ids), list(self.names)
+        ids[source], names[source] = (np.broadcast_to(n, count) for n in (~number, number))
+        return Combinations(ids, names, self.starts, self.ends)
+
     @staticmethod
     def joined(parts: Sequence[Combinations]) -> Combinations:
         """Several, one after the other."""
@@ -103,7 +111,7 @@ class Combinations:
 
         def both(columns: Sequence[Longs | None]) -> Longs | None:
             some = [column for column in columns if column is not None]
-            return np.concatenate(some) if some else None
+            return np.concatenate(some) if len(some) == len(columns) else None
 
         return Combinations(
             [both(ids) for ids in zip(*(part.ids for part in parts), strict=True)],
@@ -138,10 +146,11 @@ class Partners:
         return Partners(face.at(numbers), face.is_exact, ~numbers, elements.names(numbers))
 
     @staticmethod
-    def changed(some: Changed, face: int, is_exact: bool, *, timed: bool) -> Partners:
-        """Elements that begin or end within the tick."""
+    def changed(some: Changed, number: int, face: Face, *, timed: bool) -> Partners:
+        """Elements that begin or end within the tick, as they are in a face of this number."""
         starts, ends = (some.starts, some.ends) if timed else (None, None)
-        return Partners(some.faces[face], is_exact, some.ids, some.names, starts, ends)
+        made = some.face(number)  # which tells whether the face is exact
+        return Partners(made, face.is_exact, some.ids, some.names, starts, ends)
 
     def __len__(self) -> int:
         return len(self.arrays[0])

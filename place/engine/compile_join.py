@@ -57,8 +57,10 @@ def compile_join(asked: Query) -> Compiled:
     constants = Abstraction(width)
     is_nearest = _is_nearest(asked, conditions)
     shown = _shown(asked, sources, None) if is_nearest else read
-    # Rows of the nearest have only what is read of them above.
-    sent = tuple(tuple(sorted(columns)) for columns in shown) if is_nearest else needed
+    # Rows have only what is read of them above, which is more where combinations are ranked.
+    is_ranked = rank is not None and not is_nearest
+    sent = needed if is_ranked else tuple(tuple(sorted(columns)) for columns in shown)
+    has_objects = all(source.window is None for source in sources)
     asks = tuple(_put(c, needed) for c in conditions if not _keeps_apart(c, sources))
     join = StreamJoinSpec(
         tuple(
@@ -97,7 +99,7 @@ def compile_join(asked: Query) -> Compiled:
         lower=tuple(lower),
         upper=tuple(upper),
         kinds=tuple(constants.kinds),
-        is_keyed=is_nearest and len(upper) == 1 and is_keyed(asked),
+        is_keyed=has_objects and not is_ranked and len(upper) == 1 and is_keyed(asked),
     )
     return Compiled(
         asked=asked,

@@ -3,7 +3,8 @@
 A source gives its elements to a tick in two parts. Those that stand, from before the tick to after
 it, are kept in arrays (`Face`) that joins can be asked of as they are. Those that change, because
 they begin or end within the tick, come as a list (`Changed`), each with the instants from which and
-until which it is there.
+until which it is there. Faces are made when somebody looks: where all objects move and only their
+places are compared, nobody does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ ALWAYS = -NEVER
 
 Passes = Callable[[Columns], Bools]
 """Which rows pass what is asked of a source alone."""
+Made = tuple[Floats, ...]
+"""What elements are in a face: points, or the lower and upper corners of boxes."""
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Face:
     sources: int
     dictionary: Dictionary
     is_exact: bool = True
-    arrays: tuple[Floats, ...] = ()
+    arrays: Made = ()
 
     def __post_init__(self) -> None:
         self.clear_all()
@@ -53,7 +56,7 @@ class Face:
         self.arrays = tuple(np.full((16, self.width), np.nan) for _ in range(1 + self.is_box))
         self.is_exact = True
 
-    def made(self, rows: Columns, size: int) -> tuple[tuple[Floats, ...], bool]:
+    def made(self, rows: Columns, size: int) -> tuple[Made, bool]:
         """What rows of the source are in this face, and whether by exact numbers."""
         beside: list[Columns | None] = [None] * self.sources
         beside[self.source] = rows
@@ -63,7 +66,7 @@ class Face:
         points = points_of(self.sides, beside, size, self.dictionary)
         return (points.places,), points.is_exact
 
-    def put(self, numbers: Longs, made: tuple[Floats, ...]) -> None:
+    def put(self, numbers: Longs, made: Made) -> None:
         """Elements of these numbers stand from now on."""
         if not len(numbers):
             return
@@ -79,7 +82,7 @@ class Face:
         for mine in self.arrays:
             mine[known] = np.nan
 
-    def at(self, numbers: Longs) -> tuple[Floats, ...]:
+    def at(self, numbers: Longs) -> Made:
         """What elements that stand are in this face."""
         return tuple(array[numbers] for array in self.arrays)
 
@@ -90,47 +93,30 @@ def _more(array: Floats, size: int) -> Floats:
     return made
 
 
-def joined_faces(parts: Sequence[list[tuple[Floats, ...]]]) -> list[tuple[Floats, ...]]:
-    """What several lists of elements are in each face, one after the other."""
-    return [
-        tuple(np.concatenate(arrays) for arrays in zip(*face, strict=True))
-        for face in zip(*parts, strict=True)
-    ]
-
-
 @dataclass
 class Changed:
     """Elements that begin or end within a tick.
 
     `ids` say which rows they are (see `Elements.pick`). Elements of one name have the same row as
     far as anybody above can see, so that one that ends as another of its name begins is no change.
-    `faces` are what they are in each face of their source.
+    `make` makes what they are in a face of their source, by its number.
     """
 
     ids: Longs
     starts: Longs
     ends: Longs
     names: Longs
-    faces: list[tuple[Floats, ...]] = field(default_factory=list)
+    make: Callable[[int], Made]
+    _made: dict[int, Made] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    @staticmethod
-    def none(faces: Sequence[Face]) -> Changed:
-        """Nothing changes."""
-        return Changed(NONE, NONE, NONE, NONE, [face.at(NONE) for face in faces])
-
-    @staticmethod
-    def joined(parts: Sequence[Changed]) -> Changed:
-        """Several, one after the other."""
-        return Changed(
-            np.concatenate([part.ids for part in parts]),
-            np.concatenate([part.starts for part in parts]),
-            np.concatenate([part.ends for part in parts]),
-            np.concatenate([part.names for part in parts]),
-            joined_faces([part.faces for part in parts]),
-        )
+    def face(self, number: int) -> Made:
+        """What they are in a face."""
+        if number not in self._made:
+            self._made[number] = self.make(number)
+        return self._made[number]
 
     def take(self, chosen: Longs) -> Changed:
         """Some of them."""
@@ -139,7 +125,7 @@ class Changed:
             self.starts[chosen],
             self.ends[chosen],
             self.names[chosen],
-            [tuple(array[chosen] for array in face) for face in self.faces],
+            lambda number: tuple(array[chosen] for array in self.face(number)),
         )
 
 
@@ -148,6 +134,9 @@ class Elements(Protocol):
     id of one that stands is `~number`."""
 
     faces: list[Face]
+
+    def face(self, number: int) -> Face:
+        """One of the faces, with all elements that stand."""
 
     def load(self, passes: Passes) -> None:
         """Look at all elements anew, because other conditions are asked of them."""
@@ -161,8 +150,8 @@ class Elements(Protocol):
     def standing(self) -> Longs:
         """The numbers of the elements that stand."""
 
-    def pick(self, ids: Longs) -> Columns:
-        """The rows of elements, with the columns that the join needs."""
+    def pick(self, ids: Longs, columns: Sequence[int] | None = None) -> Columns:
+        """The rows of elements, with the columns that the join needs, or some of these."""
 
     def names(self, numbers: Longs) -> Longs:
         """The names of elements that stand."""
@@ -190,32 +179,64 @@ class StandingElements:
     def __init__(self) -> None:
         self.faces: list[Face] = []
         self._there = np.zeros(16, np.bool_)
+        self._stale: list[Longs] = []
+        """The numbers of elements that faces do not know to stand, or not to."""
+        self._stale_count = 0
 
-    def _stand(self, numbers: Longs, made: Sequence[tuple[Floats, ...]]) -> None:
-        if not len(numbers):
-            return
-        self._there = longer(self._there, int(numbers.max()) + 1)
-        self._there[numbers] = True
-        for face, arrays in zip(self.faces, made, strict=True):
-            face.put(numbers, arrays)
+    def pick(self, ids: Longs, columns: Sequence[int] | None = None) -> Columns:
+        """The rows of elements."""
+        raise NotImplementedError
+
+    def face(self, number: int) -> Face:
+        """One of the faces, with all elements that stand."""
+        if self._stale:
+            numbers = np.concatenate(self._stale)
+            stands = self.is_standing(numbers)
+            standing, fallen = numbers[stands], numbers[~stands]
+            made = [self._made(~standing, i) for i in range(len(self.faces))]
+            for face, arrays in zip(self.faces, made, strict=True):
+                face.clear(fallen)
+                face.put(standing, arrays)
+            self._stale, self._stale_count = [], 0
+        return self.faces[number]
+
+    def _touch(self, numbers: Longs) -> None:
+        self._stale.append(numbers)
+        self._stale_count += len(numbers)
+        if self._stale_count > 2 * len(self._there):
+            touched = np.zeros(len(self._there), np.bool_)
+            for part in self._stale:
+                touched[part] = True
+            self._stale = [np.flatnonzero(touched)]
+            self._stale_count = len(self._stale[0])
+
+    def _stand(self, numbers: Longs) -> None:
+        if len(numbers):
+            self._there = longer(self._there, int(numbers.max()) + 1)
+            self._there[numbers] = True
+            self._touch(numbers)
 
     def _fall(self, numbers: Longs) -> None:
-        self._there[numbers[numbers < len(self._there)]] = False
-        for face in self.faces:
-            face.clear(numbers)
+        known = numbers[self.is_standing(numbers)]
+        if len(known):
+            self._there[known] = False
+            self._touch(known)
 
     def _fall_all(self) -> None:
         self._there = np.zeros(16, np.bool_)
+        self._stale, self._stale_count = [], 0
         for face in self.faces:
             face.clear_all()
 
-    def _made(self, rows: Columns, size: int) -> list[tuple[Floats, ...]]:
-        made = []
-        for face in self.faces:
-            arrays, is_exact = face.made(rows, size)
-            face.is_exact &= is_exact
-            made.append(arrays)
-        return made
+    def _made(self, ids: Longs, number: int) -> Made:
+        """What elements are in a face."""
+        face = self.faces[number]
+        arrays, is_exact = face.made(self.pick(ids), len(ids))
+        face.is_exact &= is_exact
+        return arrays
+
+    def _changed(self, ids: Longs, starts: Longs, ends: Longs, names: Longs) -> Changed:
+        return Changed(ids, starts, ends, names, lambda number: self._made(ids, number))
 
     def standing(self) -> Longs:
         """The numbers of the elements that stand."""
@@ -223,6 +244,9 @@ class StandingElements:
 
     def is_standing(self, numbers: Longs) -> Bools:
         """Which of these stand."""
+        if len(self._there) and (not len(numbers) or int(numbers.max()) < len(self._there)):
+            found: Bools = self._there[numbers]
+            return found
         found = np.zeros(len(numbers), np.bool_)
         known = numbers < len(self._there)
         found[known] = self._there[numbers[known]]

@@ -8,7 +8,7 @@ comparison of old and new places finds those alone that change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from place.engine.operator_specs import StreamJoinSpec
 from place.engine.operators.contract import NEVER
 from place.engine.sides import NearSides, places_of
 from place.kernels.arrays import Bools, Floats, Ints, Longs
-from place.kernels.near_changes import near_changes, reach_of
+from place.kernels.near_changes import Pairs, near_changes, reach_of
+from place.kernels.version_links import link_moves, put_in_order
 from place.model.schema import Stream
 from place.model.space import Space
+from place.model.types import Type
 from place.plan.expression import (
     Column,
     Compare,
@@ -41,29 +43,32 @@ Place = tuple[Expression, Expression]
 
 @dataclass(frozen=True)
 class Moves:
-    """Of one source, the changed elements that only move: where each is in the list of changes as
-    it ends, and as it begins anew; and which elements of that list are among them."""
+    """What changed elements of one source do at an instant, by where they are in the list of
+    changes: those that only move end and begin anew, `stays` are there before and after it.
+    `others` counts those that begin or end otherwise."""
 
     ends: Longs
     begins: Longs
+    stays: Longs
     is_moved: Bools
+    others: int
 
     @staticmethod
     def of(some: Changed, at: int) -> Moves:
-        """The elements that end at an instant and begin at it under the same name."""
-        ending = np.flatnonzero((some.starts < at) & (some.ends == at))
-        starting = np.flatnonzero(some.starts == at)
-        is_moved = np.zeros(len(some), np.bool_)
-        if not len(ending) or not len(starting):
-            return Moves(ending[:0], starting[:0], is_moved)
-        places = np.full(int(some.names[ending].max()) + 1, -1)
-        places[some.names[ending]] = ending
-        names = some.names[starting]
-        known = np.flatnonzero(names < len(places))
-        known = known[places[names[known]] >= 0]
-        begins, ends = starting[known], places[names[known]]
-        is_moved[begins] = is_moved[ends] = True
-        return Moves(ends, begins, is_moved)
+        """What happens at an instant; to move is to end at it and to begin anew under the same
+        name."""
+        largest = int(some.names.max()) if len(some) else 0
+        return Moves(*link_moves(some.names, some.starts, some.ends, at, largest))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Elements of a source, with the ids that each has before and after an instant, and with its
+    places after and before."""
+
+    old_ids: Longs
+    ids: Longs
+    points: Floats
 
 
 class NearMoves:
@@ -84,8 +89,14 @@ class NearMoves:
         length = float(near.radius.value)  # type: ignore[arg-type]
         self._reach = reach_of(length, closed=closed, sphere=self._sphere)
         self._space = near.space
-        self._places = places
-        self.others = others
+        self._read = [
+            sorted({c.index for part in place for c in columns_of(part)}) for place in places
+        ]
+        self._places = [
+            _renumbered(place, read) for place, read in zip(places, self._read, strict=True)
+        ]
+        self._is_one_place = _as_first(places[0]) == _as_first(places[1])
+        self._others = others
         """What else is asked of pairs."""
         self._dictionary = dictionary
         self._threads = threads
@@ -125,56 +136,62 @@ class NearMoves:
 
     def changes(
         self, elements: Sequence[Elements], changed: Sequence[Changed], moves: Sequence[Moves]
-    ) -> tuple[Combinations, Combinations]:
+    ) -> tuple[Combinations, Combinations, tuple[Expression, ...]]:
         """The pairs that are near no more, and those that have come near, of elements that only
-        move and of elements that stand."""
-        first = self._list(0, elements[0], changed[0], moves[0])
-        same = elements[0] is elements[1] and self._is_one_place
-        other = first if same else self._list(1, elements[1], changed[1], moves[1])
-        old_ids, ids, names, moved, before, after = first
-        found = near_changes(
-            (before, other[4]), (after, other[5]), (moved, other[3]), self._reach, self._threads
-        )
-        left = _pairs(old_ids, other[0], names, other[2], found.left)
-        return left, _pairs(ids, other[1], names, other[2], found.came)
+        move and of elements that stay; and what has still to be asked of them."""
+        one = self._steps(0, elements[0], changed[0], moves[0])
+        is_self = elements[0] is elements[1] and self._is_one_place
+        other = one if is_self else self._steps(1, elements[1], changed[1], moves[1])
+        found = near_changes(one.points, other.points, self._reach, self._threads)
+        if not is_self:
+            left = _pairs(one.old_ids, other.old_ids, *found.left)
+            return left, _pairs(one.ids, other.ids, *found.came), self._others
+        order = next((c for c in self._others if _is_order(c)), None)
+        told = []
+        for ids, pairs in ((one.old_ids, found.left), (one.ids, found.came)):
+            both = self._both_ways(elements[0], ids, pairs, order)
+            told.append(_pairs(ids, ids, *both))
+        return told[0], told[1], tuple(c for c in self._others if c is not order)
 
-    def _list(
-        self, source: int, elements: Elements, some: Changed, moves: Moves
-    ) -> tuple[Longs, Longs, Longs, Bools, Floats, Floats]:
-        """Elements that move, then those that stand: ids before and after, names, which of them
-        moved, and places before and after."""
+    def _both_ways(
+        self, elements: Elements, ids: Longs, pairs: Pairs, order: Expression | None
+    ) -> tuple[Longs, Longs] | Pairs:
+        """Pairs of one list as the join asks for them: each both ways, or the lesser first."""
+        if order is None:
+            first, second = pairs
+            return np.concatenate([first, second]), np.concatenate([second, first])
+        assert isinstance(order, Compare)
+        assert isinstance(order.left, Column)
+        rows = elements.pick(ids, (order.left.index,))
+        found: tuple[Longs, Longs] = put_in_order(*pairs, rows.values[0], rows.nulls[0])
+        lesser, greater = found
+        is_first = (order.op == "<") == (order.left.source == 0)
+        return (lesser, greater) if is_first else (greater, lesser)
+
+    def _steps(self, source: int, elements: Elements, some: Changed, moves: Moves) -> _Steps:
+        """Elements that move, and after them those that stay."""
         standing = elements.standing()
+        stays = np.concatenate([some.ids[moves.stays], ~standing])
         ids, old_ids = some.ids[moves.begins], some.ids[moves.ends]
-        names = np.concatenate([some.names[moves.begins], elements.names(standing)])
-        moved = np.zeros(len(names), np.bool_)
-        moved[: len(ids)] = True
-        still = self._points(source, elements.pick(~standing), len(standing))
-        before = self._points(source, elements.pick(old_ids), len(old_ids))
-        after = self._points(source, elements.pick(ids), len(ids))
-        return (
-            np.concatenate([old_ids, ~standing]),
-            np.concatenate([ids, ~standing]),
-            names,
-            moved,
-            np.concatenate([before, still]) if len(still) else before,
-            np.concatenate([after, still]) if len(still) else after,
-        )
+        axes, count = 3 if self._sphere else 2, len(ids)
+        points = np.empty((count + len(stays), 2 * axes))
+        self._place(source, elements, ids, points[:count, :axes])
+        self._place(source, elements, old_ids, points[:count, axes:])
+        if len(stays):
+            self._place(source, elements, stays, points[count:, :axes])
+            points[count:, axes:] = points[count:, :axes]
+            ids, old_ids = np.concatenate([ids, stays]), np.concatenate([old_ids, stays])
+        return _Steps(old_ids, ids, points)
 
-    def _points(self, source: int, rows: Columns, size: int) -> Floats:
-        """Where rows are, as three numbers."""
+    def _place(self, source: int, elements: Elements, ids: Longs, points: Floats) -> None:
+        """Write down where elements are."""
         beside: list[Columns | None] = [None, None]
-        beside[source] = rows
-        points = np.zeros((size, 3))
-        found = places_of(self._space, self._places[source], beside, size, self._dictionary)
+        beside[source] = elements.pick(ids, self._read[source])
+        found = places_of(self._space, self._places[source], beside, len(ids), self._dictionary)
         for axis, numbers in enumerate(found):
             points[:, axis] = numbers
-        points[np.isnan(points[:, :2]).any(axis=1)] = np.nan
-        return points
-
-    @property
-    def _is_one_place(self) -> bool:
-        """Is the place of an element the same on both sides?"""
-        return _as_first(self._places[0]) == _as_first(self._places[1])
+        if any(nulls.any() for nulls in beside[source].nulls):  # type: ignore[union-attr]
+            points[np.isnan(points).any(axis=1)] = np.nan
 
 
 def _is_near(condition: Expression) -> bool:
@@ -191,19 +208,32 @@ def _is_length(radius: Expression) -> bool:
     return is_number and radius.value >= 0  # type: ignore[union-attr,operator]
 
 
+def _is_order(condition: Expression) -> bool:
+    """Does it put two elements of one list in order, by a column whose numbers have that order?"""
+    if not isinstance(condition, Compare) or condition.op not in ("<", ">"):
+        return False
+    left, right = condition.left, condition.right
+    return (
+        isinstance(left, Column)
+        and isinstance(right, Column)
+        and left.source != right.source
+        and left.index == right.index
+        and left.type is right.type
+        and left.type is not Type.STRING
+    )
+
+
+def _renumbered(place: Place, read: Sequence[int]) -> Place:
+    """A place over just the columns that it reads."""
+    x, y = (substitute(part, lambda c: replace(c, index=read.index(c.index))) for part in place)
+    return x, y
+
+
 def _as_first(place: Place) -> tuple[Expression, ...]:
     """The expressions of a place as if they were of the first source."""
     return tuple(substitute(part, lambda c: Column(0, c.index, c.type, "")) for part in place)
 
 
-def _pairs(
-    ids: Longs, others: Longs, names: Longs, other_names: Longs, found: tuple[Ints, Ints]
-) -> Combinations:
-    first, second = (part.astype(np.int64) for part in found)
-    count = len(first)
-    return Combinations(
-        [ids[first], others[second], None],
-        [names[first], other_names[second], None],
-        np.full(count, ALWAYS),
-        np.full(count, NEVER),
-    )
+def _pairs(ids: Longs, other_ids: Longs, one: Longs | Ints, other: Longs | Ints) -> Combinations:
+    always, never = (np.broadcast_to(instant, len(one)) for instant in (ALWAYS, NEVER))
+    return Combinations([ids[one], other_ids[other], None], [None] * 3, always, never)

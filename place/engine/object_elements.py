@@ -7,22 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from place.engine.columns import Columns
-from place.engine.elements import (
-    ALWAYS,
-    NONE,
-    Changed,
-    Passes,
-    StandingElements,
-    joined_faces,
-    numbered,
-)
+from place.engine.elements import ALWAYS, NONE, Changed, Passes, StandingElements, numbered
 from place.engine.objects import Objects
 from place.engine.operators.contract import NEVER
 from place.engine.stored_versions import StoredVersions
 from place.engine.tick import Tick
 from place.engine.vector import same_rows
 from place.engine.versions import Versions
-from place.kernels.arrays import Floats, Longs
+from place.kernels.arrays import Longs
 from place.kernels.version_links import name_versions
 from place.model.schema import Column
 from place.model.types import Type
@@ -43,9 +35,10 @@ class ObjectElements(StandingElements):
         super().__init__()
         self._held = StoredVersions(name, stores)
         self._needed = tuple(needed)
-        self._shown = tuple(shown)
+        # The key of an object is the same in all its versions.
+        self._watched = tuple(i for i in shown if i != self._held.relation.key)
         self._passes: Passes | None = None
-        self._last: tuple[Longs, list[tuple[Floats, ...]]] | None = None
+        self._last: Longs = NONE
 
     def load(self, passes: Passes) -> None:
         """Look at all objects anew."""
@@ -55,78 +48,69 @@ class ObjectElements(StandingElements):
         for part, store in enumerate(self._held.stores):
             slots = np.flatnonzero(store.alive[: store.size])
             rows = store.columns.pick(self._needed, slots)
-            chosen = np.flatnonzero(passes(rows))
-            if len(chosen):
-                numbers = slots[chosen] * self._held.stride + part
-                self._stand(numbers, self._made(rows.take(chosen), len(chosen)))
+            self._stand(slots[passes(rows)] * self._held.stride + part)
 
     def open(self, tick: Tick) -> Changed:
         """The versions of objects that begin or end."""
         self._held.open(tick)
-        if not any(map(len, self._held.parts)):
-            self._last = None
-            return Changed.none(self.faces)
-        base = self._held.size
-        parts: list[Changed] = []
-        last: list[tuple[Longs, list[tuple[Floats, ...]]]] = []
+        self._last = NONE
         first = 0
+        parts: list[tuple[Longs, Longs, Longs, Longs]] = []
         for part, versions in enumerate(self._held.parts):
             if len(versions):
-                parts += self._opened(part, versions, first, base, last)
+                parts += self._opened(part, versions, first)
             first += len(versions)
-        self._last = _both(last)
-        return Changed.joined(parts)
+        if not parts:
+            return self._changed(NONE, NONE, NONE, NONE)
+        return self._changed(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def _opened(
-        self,
-        part: int,
-        versions: Versions,
-        first: int,
-        base: int,
-        last: list[tuple[Longs, list[tuple[Floats, ...]]]],
-    ) -> list[Changed]:
-        """What changes in one store: what it held, and the rows of the tick."""
+        self, part: int, versions: Versions, first: int
+    ) -> list[tuple[Longs, Longs, Longs, Longs]]:
+        """What changes in one store: what it held, and the rows of the tick; of each ids, starts,
+        ends and names."""
         assert self._passes is not None
         stride = self._held.stride
         heads = np.flatnonzero(versions.before < 0)
         numbers = versions.slots[heads] * stride + part
         stood = self.is_standing(numbers)
-        old, ends = numbers[stood], versions.instants[heads[stood]]
-        held = Changed(
-            ~old, np.full(len(old), ALWAYS), ends, old, [face.at(old) for face in self.faces]
-        )
-        self._fall(old)
-        rows = versions.messages.rows.pick(self._needed)
-        chosen = np.flatnonzero(self._passes(rows) & ~versions.messages.gone)
-        made = self._made(rows.take(chosen), len(chosen))
-        after = versions.after[chosen]
-        until = np.where(after < 0, NEVER, versions.instants[np.maximum(after, 0)])
-        names = self._named(versions, first, part, base)[chosen]
-        new = Changed(first + chosen, versions.instants[chosen], until, names, made)
-        stays = np.flatnonzero(after < 0)
-        kept = [tuple(array[stays] for array in face) for face in made]
-        last.append((versions.slots[chosen[stays]] * stride + part, kept))
-        return [held, new]
+        if not stood.all():
+            numbers, heads = numbers[stood], heads[stood]
+        always = np.broadcast_to(ALWAYS, len(numbers))
+        held = ~numbers, always, versions.instants[heads], numbers
+        self._fall(numbers)
+        chosen = self._passes(versions.messages.rows.pick(self._needed)) & ~versions.messages.gone
+        new = slice(None) if chosen.all() else np.flatnonzero(chosen)
+        after = versions.after[new]
+        stays = after < 0
+        until: Longs = np.broadcast_to(NEVER, len(after))
+        if not stays.all():
+            until = np.where(stays, until, versions.instants[np.maximum(after, 0)])
+        last = versions.slots[new][stays] * stride + part
+        self._last = np.concatenate([self._last, last])
+        ids = np.arange(first, first + len(versions))[new]
+        names = self._named(versions, first, part, self._held.size)[new]
+        return [held, (ids, versions.instants[new], until, names)]
 
     def _named(self, versions: Versions, first: int, part: int, base: int) -> Longs:
         """Rows that show the same as the version before them have its name."""
         before = versions.before
         same = versions.alive(before)
-        if self._shown:
-            now = versions.messages.rows.pick(self._shown)
-            same &= same_rows(now, versions.pick(before, self._shown))
+        if self._watched:
+            now = versions.messages.rows.pick(self._watched)
+            same &= same_rows(now, versions.pick(before, self._watched))
         found: Longs = name_versions(before, same, first, self._held.stride, part, base)
         return found
 
     def settle(self, until: int) -> None:
         """The last versions stand."""
-        if self._last is not None:
-            self._stand(*self._last)
-        self._last = None
+        self._stand(self._last)
+        self._last = NONE
 
-    def pick(self, ids: Longs) -> Columns:
+    def pick(self, ids: Longs, columns: Sequence[int] | None = None) -> Columns:
         """The rows of versions."""
-        return self._held.pick(ids, self._needed)
+        wanted = self._needed if columns is None else tuple(self._needed[i] for i in columns)
+        return self._held.pick(ids, wanted)
 
     def names(self, numbers: Longs) -> Longs:
         """An object that stands is called by its number."""
@@ -160,19 +144,18 @@ class TableElements(StandingElements):
         """Look at all rows anew."""
         self._fall_all()
         rows = self._rows.take(self._mine)
-        chosen = np.flatnonzero(passes(rows))
-        self._stand(self._mine[chosen], self._made(rows.take(chosen), len(chosen)))
+        self._stand(self._mine[passes(rows)])
 
     def open(self, tick: Tick) -> Changed:
         """Nothing changes."""
-        return Changed.none(self.faces)
+        return self._changed(NONE, NONE, NONE, NONE)
 
     def settle(self, until: int) -> None:
         """Nothing has changed."""
 
-    def pick(self, ids: Longs) -> Columns:
+    def pick(self, ids: Longs, columns: Sequence[int] | None = None) -> Columns:
         """Rows."""
-        return self._rows.take(~ids)
+        return self._rows.take(~ids) if columns is None else self._rows.pick(columns, ~ids)
 
     def names(self, numbers: Longs) -> Longs:
         """A row is called by its number."""
@@ -185,12 +168,3 @@ class TableElements(StandingElements):
     def next_expiry(self) -> int:
         """Rows stay."""
         return NEVER
-
-
-def _both(
-    parts: list[tuple[Longs, list[tuple[Floats, ...]]]],
-) -> tuple[Longs, list[tuple[Floats, ...]]]:
-    if len(parts) == 1:
-        return parts[0]
-    numbers = np.concatenate([NONE, *(numbers for numbers, _ in parts)])
-    return numbers, joined_faces([made for _, made in parts])

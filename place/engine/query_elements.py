@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from place.engine.columns import Columns
-from place.engine.elements import Changed, Passes, StandingElements, numbered
+from place.engine.elements import NONE, Changed, Passes, StandingElements, numbered
 from place.engine.operators.contract import NEVER, Parameters
 from place.engine.tick import Tick
 from place.kernels.arrays import Longs
@@ -33,18 +33,19 @@ class QueryElements(StandingElements):
     def load(self, passes: Passes) -> None:
         """All that are registered stand."""
         self._fall_all()
-        self._stand(self.active, self._made(self.pick(~self.active), len(self.active)))
+        self._stand(self.active)
 
     def open(self, tick: Tick) -> Changed:
         """Queries change between ticks."""
-        return Changed.none(self.faces)
+        return self._changed(NONE, NONE, NONE, NONE)
 
     def settle(self, until: int) -> None:
         """Nothing has changed."""
 
-    def pick(self, ids: Longs) -> Columns:
+    def pick(self, ids: Longs, columns: Sequence[int] | None = None) -> Columns:
         """The constants of queries."""
-        return self._parameters.rows(~ids)
+        rows = self._parameters.rows(~ids)
+        return rows if columns is None else rows.pick(columns)
 
     def names(self, numbers: Longs) -> Longs:
         """A query is called by its number."""

@@ -226,12 +226,12 @@ def _numbers(
 ) -> tuple[Floats, bool]:
     """An expression as numbers, NaN where it is NULL, and whether none of them was rounded."""
     found = evaluate_all(expression, rows, size, dictionary)
-    numbers = found.values.astype(np.float64)
+    numbers = found.values.astype(np.float64, copy=False)
     is_exact = expression.type in (Type.DOUBLE, Type.STRING, Type.BOOLEAN) or bool(
         (np.abs(numbers) < EXACT_INTEGERS).all()
     )
     if found.nulls.any():
-        numbers[found.nulls] = np.nan
+        numbers = np.where(found.nulls, np.nan, numbers)
     return numbers, is_exact
 
 

@@ -161,8 +161,10 @@ class Stores:
         for name, (messages, instants) in told.items():
             mine, others = self._split(name, messages)
             if len(mine):
-                some = messages if len(mine) == len(messages) else messages.take(mine)
-                objects[name] = Versions.of(self.subjects[name], some, instants[mine])
+                some, at = messages, instants
+                if len(mine) < len(messages):
+                    some, at = messages.take(mine), instants[mine]
+                objects[name] = Versions.of(self.subjects[name], some, at)
                 moves.append(self._focal_moves(objects[name]))
             if others is not None and len(others):
                 some = messages.take(others)
@@ -213,8 +215,10 @@ class Stores:
 
     def _focal_moves(self, versions: Versions) -> FocalMoves:
         """Where the focal objects among versions go."""
+        if not len(self.focals):
+            return FocalMoves.joined([])
         numbers = versions.store.leads[versions.slots].astype(np.int64)
-        leading = np.flatnonzero(numbers >= 0) if len(self.focals) else np.empty(0, np.int64)
+        leading = np.flatnonzero(numbers >= 0)
         columns = _places_of(versions.store)
         places = np.full((len(leading), 2), np.nan)
         if columns is not None and len(leading):

@@ -17,7 +17,7 @@ from place.engine.heard import readings_in_order
 from place.engine.objects import Messages
 from place.engine.operators.contract import NEVER
 from place.engine.tick import Tick
-from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.arrays import Bools, Longs
 from place.model.clock import ceil_all
 from place.model.schema import Column, Stream
 from place.model.segment import ARROW
@@ -58,7 +58,7 @@ class WindowElements(StandingElements):
         self._free: Longs = NONE
         self._ended: Longs = NONE
         self._new: Longs = NONE
-        self._begun: tuple[Longs, list[tuple[Floats, ...]]] | None = None
+        self._begun: Longs = NONE
         self.count = 0
         """How many readings the stream has told since the window began."""
         self._passes: Passes | None = None
@@ -71,8 +71,7 @@ class WindowElements(StandingElements):
         held = self._held()
         self._fall_all()
         rows = self._rows.take(held)
-        chosen = np.flatnonzero(passes(rows))
-        self._stand(held[chosen], self._made(rows.take(chosen), len(chosen)))
+        self._stand(held[passes(rows)])
 
     def _held(self) -> Longs:
         held = np.ones(self._used, np.bool_)
@@ -93,20 +92,16 @@ class WindowElements(StandingElements):
         if self._window.rows is not None and len(instants):
             self._overtake(instants)
         over = np.flatnonzero(self._facts[END, : self._used] <= tick.until)
-        gone = Changed(
-            ~over,
-            np.full(len(over), ALWAYS),
-            self._facts[END, over],
-            over,
-            [face.at(over) for face in self.faces],
-        ).take(np.flatnonzero(self.is_standing(over)))
+        gone = over[self.is_standing(over)]
         self._fall(over)
         self._ended = over
-        come = Changed.none(self.faces)
         if messages is not None and len(messages):
-            come = self._come(messages, instants, ordinals, tick)
+            self._come(messages, instants, ordinals, tick)
         self.count += len(instants)
-        return Changed.joined([gone, come])
+        numbers = np.concatenate([gone, self._begun])
+        starts = self._facts[START, numbers]
+        starts[: len(gone)] = ALWAYS
+        return self._changed(~numbers, starts, self._facts[END, numbers], numbers)
 
     def _ends(self, times: Longs, instants: Longs) -> Longs:
         """When readings that come leave, as far as it is known."""
@@ -127,7 +122,7 @@ class WindowElements(StandingElements):
         leaves = np.flatnonzero((facts[END] == NEVER) & (behind < len(instants)) & (behind >= 0))
         facts[END, leaves] = instants[behind[leaves]]
 
-    def _come(self, messages: Messages, instants: Longs, ordinals: Longs, tick: Tick) -> Changed:
+    def _come(self, messages: Messages, instants: Longs, ordinals: Longs, tick: Tick) -> None:
         assert self._passes is not None
         ends = self._ends(messages.times, instants)
         rows = messages.rows.pick(self._needed)
@@ -141,12 +136,8 @@ class WindowElements(StandingElements):
         self._facts[START, numbers] = instants[chosen]
         self._facts[END, numbers] = ends[chosen]
         self._facts[ORDINAL, numbers] = ordinals[chosen]
-        passing = np.flatnonzero(self._passes(rows))
-        shown = numbers[passing]
-        made = self._made(rows.take(passing), len(passing))
         self._new = numbers
-        self._begun = shown, made
-        return Changed(~shown, self._facts[START, shown], self._facts[END, shown], shown, made)
+        self._begun = numbers[self._passes(rows)]
 
     def _take(self, count: int) -> Longs:
         """Numbers for readings that come."""
@@ -163,20 +154,16 @@ class WindowElements(StandingElements):
     def settle(self, until: int) -> None:
         """Readings that came and have not left stand; the numbers of others are free."""
         over = np.concatenate([self._ended, self._new[self._facts[END, self._new] <= until]])
-        if self._begun is not None:
-            numbers, made = self._begun
-            stays = np.flatnonzero(self._facts[END, numbers] > until)
-            self._stand(numbers[stays], [tuple(a[stays] for a in face) for face in made])
-            self._begun = None
+        self._stand(self._begun[self._facts[END, self._begun] > until])
         self._facts[END, over] = NEVER
         self._free = np.concatenate([self._free, over])
-        self._ended = self._new = NONE
+        self._ended = self._new = self._begun = NONE
 
     # What it tells
 
-    def pick(self, ids: Longs) -> Columns:
+    def pick(self, ids: Longs, columns: Sequence[int] | None = None) -> Columns:
         """Readings."""
-        return self._rows.take(~ids)
+        return self._rows.take(~ids) if columns is None else self._rows.pick(columns, ~ids)
 
     def names(self, numbers: Longs) -> Longs:
         """A reading is called by its number."""

@@ -1,8 +1,13 @@
 """Who came near whom, and who is no longer: pairs of points that move, old places against new.
 
-Points are rows of three numbers: x, y and 0 in the plane, unit vectors on the sphere; NaN is
-nowhere. Two points are near if their DISTANCE is within a reach, by the same expressions as
-`place/model/space.py`: a measure decides all but those that lie on the border to a rounding.
+A point is a row with its place now and its place before: x and y in the plane, unit vectors on the
+sphere; NaN is nowhere. Two points are near if their DISTANCE is within a reach, by the same
+expressions as `place/model/space.py`: a measure decides all but those that lie on the border to a
+rounding.
+
+Points are sorted into squares by where they are now. If steps are short beside the reach, one walk
+over the squares, a step wider, sees all that came and all that left; otherwise a second one over
+the places before sees what left.
 """
 
 from __future__ import annotations
@@ -14,25 +19,29 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from place.kernels.arrays import Bools, Floats, Ints
-from place.kernels.order import Pool
+from place.kernels.arrays import Bools, Floats, Ints, Longs, Words
+from place.kernels.order import Pool, scatter_rows, start_squares
 
 EARTH_RADIUS = 6_371_008.8
 SURE = 1e-9
 """How far, in relation to the reach, a measure has to be from the border to decide."""
-FINER = 2.0
-"""So many squares are as wide as the reach."""
-MOST_SQUARES = 2048
+FINER = 3.0
+"""So many squares along x are as wide as the reach, because these are read in one piece."""
+MOST_SQUARES = 8192
 """Squares along a side of the grid."""
+WIDEST = 2.5
+"""One walk may look at so many times as many candidates as each of two would."""
 PIECE = 1 << 14
 """Pairs for which there is room at first."""
+
+Pairs = tuple[Ints, Ints]
 
 
 class NearChanges(NamedTuple):
     """Pairs that came near each other, and pairs that are near no more, as rows of both lists."""
 
-    came: tuple[Ints, Ints]
-    left: tuple[Ints, Ints]
+    came: Pairs
+    left: Pairs
 
 
 class Reach(NamedTuple):
@@ -45,6 +54,24 @@ class Reach(NamedTuple):
     sure: float
     unsure: float
     span: float
+
+
+class _Squares(NamedTuple):
+    """A grid: its least corner, its scale, its squares along each side, and how many squares away
+    near points may be."""
+
+    low: Floats
+    scale: Floats
+    counts: Longs
+    around: Longs
+
+
+class _Laid(NamedTuple):
+    """Points in the order of their squares, their numbers, and where each square begins."""
+
+    points: Floats
+    numbers: Ints
+    starts: Words
 
 
 def reach_of(length: float, *, closed: bool, sphere: bool) -> Reach:
@@ -63,115 +90,191 @@ def reach_of(length: float, *, closed: bool, sphere: bool) -> Reach:
     )
 
 
-def near_changes(
-    before: tuple[Floats, Floats],
-    after: tuple[Floats, Floats],
-    moved: tuple[Bools, Bools],
-    reach: Reach,
-    threads: int = 1,
-) -> NearChanges:
+def near_changes(one: Floats, other: Floats, reach: Reach, threads: int = 1) -> NearChanges:
     """The pairs of a point of the first list and one of the second that came near each other or
-    are near no more. What has not moved has the same place before and after."""
+    are near no more.
+
+    Of a list beside itself each two points are one pair, and no point is beside itself.
+    """
     pool = Pool(threads)
-    came = _walked(after, before, moved, reach, pool)
-    left = _walked(before, after, moved, reach, pool)
-    return NearChanges(came, left)
+    low, high, steps, moved = _surveyed(other)
+    if one is not other:
+        steps = steps + _surveyed(one)[2]
+    else:
+        steps = 2 * steps
+    wider = 1 + steps / reach.span
+    if wider.prod() <= WIDEST:
+        grid = _squares_of(low, high, reach.span * wider, len(other))
+        return _walked(one, other, moved, grid, reach, pool, both=True)
+    grid = _squares_of(low, high, reach.span * np.ones_like(low), len(other))
+    came = _walked(one, other, moved, grid, reach, pool, both=False).came
+    back = _turned(one)
+    other = back if one is other else _turned(other)
+    return NearChanges(came, _walked(back, other, moved, grid, reach, pool, both=False).came)
+
+
+def _turned(points: Floats) -> Floats:
+    """The same points with their places before as those of now."""
+    axes = points.shape[1] // 2
+    return np.concatenate([points[:, axes:], points[:, :axes]], axis=1)
+
+
+def _surveyed(points: Floats) -> tuple[Floats, Floats, Floats, Bools]:
+    """The least and the greatest of all coordinates, the longest steps along each axis, and which
+    points have moved."""
+    found: tuple[Floats, Floats, Floats, Bools] = _survey(points)
+    return found
+
+
+def _squares_of(low: Floats, high: Floats, spans: Floats, count: int) -> _Squares:
+    """A grid for so many points, whose squares are about as wide as the spans, or wider if they
+    would be many more than the points."""
+    extent = np.maximum(high - low, 0.0)
+    size = spans * (1 + 1e-6)
+    size[0] /= FINER
+    size = np.maximum(size, extent / MOST_SQUARES)
+    while (np.floor(extent / size) + 1).prod() > max(16, 4 * count):
+        size *= 1.25
+    scale = 1 / size
+    # Rounding must not put two points that are near further apart than this.
+    around = np.floor(spans * scale * (1 + 1e-9) + 1e-9) + 1
+    counts = np.floor(extent * scale) + 1
+    flat = [(0.0, 1.0, 1, 0)] * (3 - len(low))
+    corners, scales, sides, steps = zip(
+        *zip(low, scale, counts, around, strict=True), *flat, strict=True
+    )
+    return _Squares(
+        np.array(corners), np.array(scales), np.array(sides, np.int64), np.array(steps, np.int64)
+    )
 
 
 def _walked(
-    now: tuple[Floats, Floats],
-    then: tuple[Floats, Floats],
-    moved: tuple[Bools, Bools],
+    one: Floats,
+    other: Floats,
+    moved: Bools,
+    grid: _Squares,
     reach: Reach,
     pool: Pool,
-) -> tuple[Ints, Ints]:
-    """The pairs that are near in one state and not in the other."""
-    grid = _grid_of(now[1], reach.span)
-    laid = _lay(now[1], then[1], moved[1], *grid)
-    # A list beside itself: each two points are looked at once, and told both ways.
-    is_self = now[0] is now[1] and then[0] is then[1] and moved[0] is moved[1]
-    asked = laid if is_self else _lay(now[0], then[0], moved[0], *grid)
+    *,
+    both: bool,
+) -> NearChanges:
+    """The pairs that are near now and were not before; with `both` those that were and are not as
+    well."""
+    is_self = one is other
+    laid = _lay(other, grid, pool)
+    mine = laid if is_self else _lay(one, grid, pool)
+    # Where few have moved these look all around; otherwise all look at those that come after them.
+    few = is_self and 2 * int(moved.sum()) < len(moved)
+    asked = np.arange(len(mine.numbers), dtype=np.int32)
+    if few:
+        asked = asked[moved[mine.numbers]]
+    parts = pool.map(
+        partial(_walk, asked[low:high], *mine[:2], *laid, *grid, *reach, is_self and not few, both)
+        for low, high in pool.cut(len(asked))
+    )
+    first, second = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    if few:  # two that have moved found each other
+        number = np.where(first < 0, ~first, first)
+        once = np.flatnonzero(~moved[second] | (number < second))
+        first, second = first[once], second[once]
+    return NearChanges(*_told_apart(first, second))
 
-    def walk(begin: int, end: int) -> tuple[Ints, Ints]:
-        work = (begin, end, is_self, *asked[:4], *laid, *grid, *reach)
-        found: tuple[Ints, Ints] = _walk(*work)
+
+def _lay(points: Floats, grid: _Squares, pool: Pool) -> _Laid:
+    """Points in the order of their squares; the first square is that of those that are nowhere."""
+
+    def placed(low: int, high: int) -> tuple[Ints, Words]:
+        found: tuple[Ints, Words] = _place(points[low:high], *grid)
         return found
 
-    parts = pool.map(partial(walk, *cut) for cut in pool.cut(len(asked[0])))
-    first, second = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
-    if is_self:
-        return np.concatenate([first, second]), np.concatenate([second, first])
-    return first, second
-
-
-def _grid_of(points: Floats, span: float) -> tuple[Floats, Floats, Ints]:
-    """The least corner of a grid, its scale, and its squares along each side."""
-    low, high = _bounds(points)
-    if low[0] > high[0]:
-        return np.zeros(3), np.ones(3), np.ones(3, np.int32)
-    extent = np.maximum(high - low, 1e-300)
-    most = max(1.0, 4.0 * len(points))
-    size = np.full(3, max(span / FINER, 1e-300))
-    squares = np.clip(np.ceil(extent / size), 1, MOST_SQUARES)
-    while squares.prod() > most:  # fewer squares than points need no more than they do
-        size *= 1.25
-        squares = np.clip(np.ceil(extent / size), 1, MOST_SQUARES)
-    return low, squares / extent, squares.astype(np.int32)
-
-
-@njit(nogil=True, cache=True)
-def _bounds(points):
-    """The least and the greatest of each coordinate."""
-    low, high = np.full(3, np.inf), np.full(3, -np.inf)
-    for i in range(len(points)):
-        for axis in range(3):
-            low[axis] = min(low[axis], points[i, axis])
-            high[axis] = max(high[axis], points[i, axis])
-    return low, high
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _square(value, low, scale, squares):
-    at = int((value - low) * scale)
-    return 0 if at < 0 else (squares - 1 if at >= squares else at)
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _cell(points, i, low, scale, squares):
-    x = _square(points[i, 0], low[0], scale[0], squares[0])
-    y = _square(points[i, 1], low[1], scale[1], squares[1])
-    z = _square(points[i, 2], low[2], scale[2], squares[2])
-    return (z * squares[1] + y) * squares[0] + x
+    cuts = pool.cut(len(points))
+    parts = pool.map(partial(placed, *cut) for cut in cuts)
+    counts = np.stack([part[1] for part in parts]) if len(parts) > 1 else parts[0][1][None, :]
+    nowhere = int(counts[:, 0].sum())
+    starts = start_squares(counts)
+    numbers, ordered = np.empty(len(points), np.int32), np.empty(points.shape)
+    pool.map(
+        partial(
+            scatter_rows,
+            points[low:high],
+            np.arange(low, high, dtype=np.int32),
+            squares,
+            places,
+            numbers,
+            ordered,
+        )
+        for (low, high), (squares, _), places in zip(cuts, parts, counts, strict=True)
+    )
+    if nowhere:
+        starts -= np.minimum(starts, np.uint32(nowhere))
+    return _Laid(ordered[nowhere:], numbers[nowhere:], starts)
 
 
 @njit(nogil=True, cache=True)
-def _lay(points, others, moved, low, scale, squares):
-    """Points in the order of their squares, where they are in the other state, whether they moved,
-    their names, and where each square begins."""
-    count = squares[0] * squares[1] * squares[2]
-    starts = np.zeros(count + 1, np.int32)
-    cells = np.empty(len(points), np.int32)
+def _survey(points):
+    """What `_surveyed` tells."""
+    axes = points.shape[1] // 2
+    low, high, steps = np.zeros(axes), np.zeros(axes), np.zeros(axes)
+    moved = np.zeros(len(points), np.bool_)
+    for axis in range(axes):
+        least, most, longest = np.inf, -np.inf, 0.0
+        for i in range(len(points)):
+            now, then = points[i, axis], points[i, axis + axes]
+            least = min(least, min(now, then))
+            most = max(most, max(now, then))
+            longest = max(longest, abs(now - then))
+            moved[i] |= now != then
+        if least <= most:
+            low[axis], high[axis], steps[axis] = least, most, longest
+    return low, high, steps, moved
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _square(value, low, scale, count):
+    return np.int64(min(max((value - low) * scale, 0.0), count - 1.0))
+
+
+@njit(nogil=True, cache=True)
+def _place(points, low, scale, counts, around):
+    """The square of each point, by where it is now or else was before, and the counts of squares.
+
+    Squares are numbered row by row from 1 on. Each row has some empty ones at both ends, so that
+    what is around a square needs no care.
+    """
+    axes = points.shape[1] // 2
+    width = counts[0] + 2 * around[0]
+    found = np.zeros(width * counts[1] * counts[2] + 2, np.uint32)
+    squares = np.empty(len(points), np.int32)
     for i in range(len(points)):
-        cells[i] = -1
-        if points[i, 0] == points[i, 0]:
-            cells[i] = _cell(points, i, low, scale, squares)
-            starts[cells[i] + 1] += 1
-    for cell in range(count):
-        starts[cell + 1] += starts[cell]
-    places = starts.copy()
-    size = starts[-1]
-    now, then = np.empty((size, 3)), np.empty((size, 3))
-    moves, names = np.empty(size, np.int64), np.empty(size, np.int32)
-    for i in range(len(points)):
-        if cells[i] < 0:
-            continue
-        k = places[cells[i]]
-        places[cells[i]] += 1
-        names[k] = i
-        moves[k] = moved[i]
-        for axis in range(3):
-            now[k, axis], then[k, axis] = points[i, axis], others[i, axis]
-    return now, then, moves, names, starts
+        first = 0 if points[i, 0] == points[i, 0] else axes
+        x = points[i, first]
+        at = np.int64(0)
+        if x == x:
+            if axes == 3:
+                at = _square(points[i, first + 2], low[2], scale[2], counts[2]) * counts[1]
+            at += _square(points[i, first + 1], low[1], scale[1], counts[1])
+            at = at * width + _square(x, low[0], scale[0], counts[0]) + around[0] + 1
+        squares[i] = at
+        found[np.uint64(at)] += np.uint32(1)
+    return squares, found
+
+
+@njit(nogil=True, cache=True)
+def _told_apart(first, second):
+    """The pairs that came, and those that left."""
+    size = len(first) + 1
+    came_first, came_second = np.empty(size, np.int32), np.empty(size, np.int32)
+    left_first, left_second = np.empty(size, np.int32), np.empty(size, np.int32)
+    came, left = np.uint64(0), np.uint64(0)
+    for i in range(len(first)):
+        # Both are written, without a branch, and the next one over what is not meant.
+        is_left = np.uint64(first[i] < 0)
+        number = first[i] ^ -np.int32(is_left)
+        came_first[came], came_second[came] = number, second[i]
+        left_first[left], left_second[left] = number, second[i]
+        came += np.uint64(1) - is_left
+        left += is_left
+    return (came_first[:came], came_second[:came]), (left_first[:left], left_second[:left])
 
 
 @njit(nogil=True, cache=True)
@@ -186,71 +289,85 @@ def _is_near(measure, length, closed, sphere, unsure):
 
 
 @njit(nogil=True, cache=True)
-def _longer(array):
-    made = np.empty(2 * len(array), np.int32)
+def _longer(array, size):
+    made = np.empty(max(2 * len(array), size), np.int32)
     made[: len(array)] = array
     return made
 
 
 @njit(nogil=True, cache=True)
 def _walk(
-    begin,
-    end,
-    is_self,
     asked,
-    asked_then,
-    asked_moved,
-    asked_names,
-    now,
-    then,
-    moved,
-    names,
+    asked_points,
+    asked_numbers,
+    points,
+    numbers,
     starts,
     low,
     scale,
-    squares,
+    counts,
+    around,
     length,
     closed,
     sphere,
     sure,
     unsure,
     span,
+    is_half,
+    both,
 ):
-    """For each point that asks, the points near it that were not near it in the other state."""
+    """For each point that asks, the points whose nearness changes; `~` its number where they are
+    near no more."""
     first, second = np.empty(PIECE, np.int32), np.empty(PIECE, np.int32)
-    count = 0
-    for i in range(begin, end):
-        x, y, z = asked[i, 0], asked[i, 1], asked[i, 2]
-        px, py, pz = asked_then[i, 0], asked_then[i, 1], asked_then[i, 2]
-        name, has_moved = asked_names[i], asked_moved[i]
-        x1 = _square(x - span, low[0], scale[0], squares[0])
-        x2 = _square(x + span, low[0], scale[0], squares[0])
-        y1 = _square(y - span, low[1], scale[1], squares[1])
-        y2 = _square(y + span, low[1], scale[1], squares[1])
-        z1 = _square(z - span, low[2], scale[2], squares[2])
-        z2 = _square(z + span, low[2], scale[2], squares[2])
-        for layer in range(z1, z2 + 1):
-            for row in range(y1, y2 + 1):
-                base = (layer * squares[1] + row) * squares[0]
-                start, stop = starts[base + x1], starts[base + x2 + 1]
-                if is_self:
-                    start = max(start, i + 1)
-                while count + stop - start > len(first):
-                    first, second = _longer(first), _longer(second)
-                for k in range(start, stop):
+    count = np.uint64(0)
+    axes = np.uint64(points.shape[1] // 2)
+    width = counts[0] + 2 * around[0]
+    lost = np.uint64(both)
+    for place in range(len(asked)):
+        i = np.uint64(asked[place])
+        x, y, z = asked_points[i, 0], asked_points[i, 1], 0.0
+        u, v, w = asked_points[i, axes], asked_points[i, axes + 1], 0.0
+        if sphere:
+            z, w = asked_points[i, 2], asked_points[i, 5]
+        here = x == x
+        number = asked_numbers[i]
+        column = _square(x if here else u, low[0], scale[0], counts[0]) + around[0]
+        line = _square(y if here else v, low[1], scale[1], counts[1])
+        layer = _square(z if here else w, low[2], scale[2], counts[2])
+        lowest = layer if is_half else max(layer - around[2], 0)
+        for level in range(lowest, min(layer + around[2], counts[2] - 1) + 1):
+            bottom = line if is_half and level == layer else max(line - around[1], 0)
+            top = min(line + around[1], counts[1] - 1)
+            # Two rows of squares at a time: that loops are short is most of what they cost.
+            for row in range(bottom, top + 1, 2):
+                at = (level * counts[1] + row) * width + column + 1
+                start = np.uint64(starts[np.uint64(at - around[0])])
+                stop = np.uint64(starts[np.uint64(at + around[0] + 1)])
+                if is_half:
+                    start = max(start, i + np.uint64(1))
+                    stop = max(start, stop)
+                size, more, start_2 = stop - start, np.uint64(0), np.uint64(0)
+                if row < top:
+                    start_2 = np.uint64(starts[np.uint64(at + width - around[0])])
+                    more = np.uint64(starts[np.uint64(at + width + around[0] + 1)]) - start_2
+                if count + size + more > len(first):
+                    first = _longer(first, np.int64(count + size + more))
+                    second = _longer(second, len(first))
+                for j in range(size + more):
+                    k = start + j if j < size else start_2 + (j - size)
                     # No branch depends on who is near, which is hard to foretell: each candidate is
                     # written, and the next one over it unless it is a change.
-                    dx, dy, dz = x - now[k, 0], y - now[k, 1], z - now[k, 2]
-                    ex, ey, ez = px - then[k, 0], py - then[k, 1], pz - then[k, 2]
-                    is_now, is_then = dx * dx + dy * dy, ex * ex + ey * ey
+                    dx, dy = x - points[k, 0], y - points[k, 1]
+                    ex, ey = u - points[k, axes], v - points[k, axes + 1]
+                    now, then = dx * dx + dy * dy, ex * ex + ey * ey
                     if sphere:
-                        is_now, is_then = is_now + dz * dz, is_then + ez * ez
-                    near = np.int64(is_now < sure) & np.int64(not is_then < sure)
-                    if (sure <= is_now <= unsure) | (sure <= is_then <= unsure):
-                        near = np.int64(
-                            _is_near(is_now, length, closed, sphere, unsure)
-                            and not _is_near(is_then, length, closed, sphere, unsure)
-                        )
-                    first[count], second[count] = name, names[k]
-                    count += near & (has_moved | moved[k])
+                        dz, ez = z - points[k, 2], w - points[k, 5]
+                        now, then = now + dz * dz, then + ez * ez
+                    is_now, is_then = np.uint64(now < sure), np.uint64(then < sure)
+                    if (sure <= now <= unsure) | (sure <= then <= unsure):
+                        is_now = np.uint64(_is_near(now, length, closed, sphere, unsure))
+                        is_then = np.uint64(_is_near(then, length, closed, sphere, unsure))
+                    first[count] = number ^ (np.int32(is_now) - np.int32(1))
+                    second[count] = numbers[k]
+                    count += (is_now ^ is_then) & (is_now | lost)
     return first[:count], second[:count]

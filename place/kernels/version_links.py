@@ -127,3 +127,64 @@ def name_versions(before, same, first, parts, part, base):
         else:
             names[i] = ~before[i] * parts + part
     return names
+
+
+@njit(nogil=True, cache=True)
+def times_within(starts, ends, after, until):
+    """The first and the last instant after one and up to another at which something begins or ends;
+    the first is later than the last if nothing does."""
+    first, last = until + 1, after
+    for i in range(len(starts)):
+        for time in (starts[i], ends[i]):
+            if after < time <= until:
+                first, last = min(first, time), max(last, time)
+    return first, last
+
+
+@njit(nogil=True, cache=True)
+def link_moves(names, starts, ends, at, largest):
+    """Elements that only move at an instant: they end and begin anew under one of the names, none
+    of which is above the largest.
+
+    Returns where each of these ends and where it begins, where those are that are there before the
+    instant and after it, which elements are moved, and how many others begin or end at the instant.
+    """
+    ending = np.full(largest + 1, -1, np.int32)
+    others = 0
+    for i in range(len(names)):
+        if ends[i] == at and starts[i] < at:
+            ending[names[i]] = i
+            others += 1
+    from_, to = np.empty(others, np.int64), np.empty(others, np.int64)
+    stays = np.empty(len(names), np.int64)
+    moved = np.zeros(len(names), np.bool_)
+    count, still = 0, 0
+    for i in range(len(names)):
+        if starts[i] == at:
+            old = ending[names[i]]
+            if old >= 0:
+                from_[count], to[count] = old, i
+                moved[old] = moved[i] = True
+                count += 1
+                others -= 1
+            else:
+                others += 1
+        elif starts[i] < at and ends[i] > at:
+            stays[still] = i
+            still += 1
+    return from_[:count], to[:count], stays[:still], moved, others
+
+
+@njit(nogil=True, cache=True)
+def put_in_order(first, second, values, nulls):
+    """Pairs of places in a list, with the one first whose value is less; those whose values are
+    equal or NULL are left out."""
+    ones, others = np.empty(len(first) + 1, np.int64), np.empty(len(first) + 1, np.int64)
+    count = 0
+    for i in range(len(first)):
+        one, other = np.int64(first[i]), np.int64(second[i])
+        less = values[one] < values[other]
+        ones[count] = one if less else other
+        others[count] = other if less else one
+        count += (values[one] != values[other]) & (not nulls[one]) & (not nulls[other])
+    return ones[:count], others[:count]

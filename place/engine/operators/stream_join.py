@@ -8,7 +8,7 @@ among the elements as they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from place.engine.tick import Tick
 from place.engine.vector import holds
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.cancel import uncancelled
+from place.kernels.version_links import times_within
 from place.plan.expression import conjunction
 from place.plan.query import Around
 
@@ -180,7 +181,7 @@ class StreamJoin:
         some = Combinations.of_standing(self._spec.width + 1, first, numbers, names)
         for step in self._plan.steps[first]:
             elements = self._elements[step.source]
-            partners = Partners.standing(elements, elements.faces[step.face], len(some))
+            partners = Partners.standing(elements, elements.face(step.face), len(some))
             some = self._extender.extend(some, step, partners)
         some = self._asked(self._in_area(some), np.array(queries, np.int64))
         return self._told(some, np.full(len(some), instant), np.full(len(some), weight))
@@ -203,13 +204,12 @@ class StreamJoin:
         """The tick in parts, so that few elements change more than once within one of them: each
         after an instant, with the first and the last one at which something happens."""
         given = {id(some): some for some in changed}.values()
+        bounds = [times_within(s.starts, s.ends, tick.after, tick.until) for s in given]
+        first, last = min(b[0] for b in bounds), max(b[1] for b in bounds)
+        if first >= last:
+            return [(tick.after, first, last)] if first == last else []
         times = np.concatenate([part for some in given for part in (some.starts, some.ends)])
         times = times[(times > tick.after) & (times <= tick.until)]
-        if not len(times):
-            return []
-        first, last = int(times.min()), int(times.max())
-        if first == last:
-            return [(tick.after, first, last)]
         instants, counts = np.unique(times, return_counts=True)
         stands = max(len(elements.standing()) for elements in self._elements[:-1])
         most = max(FEW, stands // 2)
@@ -223,10 +223,35 @@ class StreamJoin:
 
     def _at_once(self, changed: Sequence[Changed], at: int) -> Flow:
         """All changes of one instant: what was there before it, and what is there after it."""
-        moves = None
-        if self._near is not None and sum(map(len, changed)) > MANY_MOVES:
-            known = {id(some): Moves.of(some, at) for some in changed}
-            moves = [known[id(some)] for some in changed]
+        if self._near is None or sum(map(len, changed)) <= MANY_MOVES:
+            old, new = self._uncancelled(*self._before_and_after(changed, at, None))
+        else:
+            old, new = self._moved(self._near, changed, at)
+        weights = np.repeat(np.array([-1, 1]), [len(old), len(new)])
+        return self._told(Combinations.joined([old, new]), np.full(len(weights), at), weights)
+
+    def _moved(
+        self, near: NearMoves, changed: Sequence[Changed], at: int
+    ) -> tuple[Combinations, Combinations]:
+        """What leaves and what comes at an instant at which many only move: none of it looks the
+        same before and after, because what only moves is compared."""
+        known = {id(some): some for some in changed}
+        linked = {name: Moves.of(some, at) for name, some in known.items()}
+        moves = [linked[id(some)] for some in changed]
+        old, new, others = near.changes(self._elements, changed, moves)
+        condition = conjunction(others)
+        if condition is not None:
+            old = self._extender.chosen_by(condition, old)
+            new = self._extender.chosen_by(condition, new)
+        if any(some.others for some in moves):
+            gone, come = self._before_and_after(changed, at, moves)
+            old, new = Combinations.joined([gone, old]), Combinations.joined([come, new])
+        return self._asked(old, None), self._asked(new, None)
+
+    def _before_and_after(
+        self, changed: Sequence[Changed], at: int, moves: Sequence[Moves] | None
+    ) -> tuple[Combinations, Combinations]:
+        """The combinations before an instant, and those after it, of what changes at it."""
         old = self._grown(
             changed,
             lambda some: (some.starts < at) & (some.ends == at),
@@ -241,17 +266,7 @@ class StreamJoin:
             lambda some: (some.starts < at) & (some.ends > at),
             moves,
         )
-        if moves is not None and self._near is not None:
-            parted, met = self._near.changes(self._elements, changed, moves)
-            others = conjunction(self._near.others)
-            if others is not None:
-                parted = self._extender.chosen_by(others, parted)
-                met = self._extender.chosen_by(others, met)
-            old, new = Combinations.joined([old, parted]), Combinations.joined([new, met])
-        old, new = self._uncancelled(old, new)
-        left = self._told(old, np.full(len(old), at), np.full(len(old), -1))
-        come = self._told(new, np.full(len(new), at), np.full(len(new), 1))
-        return Flow.joined([left, come])
+        return old, new
 
     def _between(self, changed: Sequence[Changed], after: int, until: int) -> Flow:
         """All changes of several instants."""
@@ -270,8 +285,14 @@ class StreamJoin:
             timed=True,
         )
         some = self._asked(some, None)
-        come = np.flatnonzero((some.starts > after) & (some.starts <= until))
         left = np.flatnonzero((some.ends > after) & (some.ends <= until))
+        come = np.flatnonzero((some.starts > after) & (some.starts <= until))
+        if len(left) and len(come):
+            # What leaves at the instant at which it comes looks the same before and after.
+            names = [None if part is None else (part[left], part[come]) for part in some.names]
+            at = _ordinals(some.ends[left], some.starts[come])
+            old, new = uncancelled(*_keys([at, *(pair for pair in names if pair is not None)]))
+            left, come = left[old], come[new]
         both = some.take(np.concatenate([left, come]))
         instants = np.concatenate([some.ends[left], some.starts[come]])
         weights = np.repeat(np.array([-1, 1]), [len(left), len(come)])
@@ -321,11 +342,11 @@ class StreamJoin:
         self, some: Combinations, step: Step, partners: Changed, *, timed: bool
     ) -> Combinations:
         elements = self._elements[step.source]
-        face = elements.faces[step.face]
+        face = elements.face(step.face)
         standing = Partners.standing(elements, face, len(some))
         parts = [self._extender.extend(some, step, standing)]
         if len(partners):
-            moving = Partners.changed(partners, step.face, face.is_exact, timed=timed)
+            moving = Partners.changed(partners, step.face, face, timed=timed)
             parts.append(self._extender.extend(some, step, moving))
         return Combinations.joined(parts)
 
@@ -354,9 +375,12 @@ class StreamJoin:
         """The combinations of each query: of all, or of some."""
         assert self._plan is not None
         step = self._plan.last
-        face = self._queries.faces[step.face]
         if queries is None:
             queries = self._queries.active
+        if len(queries) == 1 and not step.asked:
+            some = some.beside(self._spec.width, int(queries[0]))
+            return self._content.visible(some, self._spec.width)
+        face = self._queries.face(step.face)
         partners = Partners(face.at(queries), face.is_exact, ~queries, queries)
         some = self._extender.extend(some, step, partners)
         return self._content.visible(some, self._spec.width)
@@ -381,7 +405,9 @@ class StreamJoin:
         if queries is None or not len(some):
             return NOTHING
         rows = tuple(
-            self._elements[i].pick(ids) if ids is not None and spec.shown[i] else None
+            self._elements[i].pick(ids, None if spec.rank is not None else spec.shown[i])
+            if ids is not None and spec.shown[i]
+            else None
             for i, ids in enumerate(some.ids[: spec.width])
         )
         ranks = None
@@ -398,15 +424,27 @@ def _without_common(old: Combinations, new: Combinations) -> tuple[Combinations,
     """Two lists of combinations without those that are in both, by their names."""
     if not len(old) or not len(new):
         return old, new
+    kept_old, kept_new = uncancelled(*_keys(zip(old.names, new.names, strict=True)))
+    return old.take(kept_old), new.take(kept_new)
+
+
+def _keys(columns: Iterable[tuple[Longs | None, Longs | None]]) -> tuple[Longs, Longs]:
+    """Numbers that tell the rows of two lists apart, given their columns; neither is empty."""
+    left, right = np.zeros(1, np.int64), np.zeros(1, np.int64)
     largest = 1
-    left, right = np.zeros(len(old), np.int64), np.zeros(len(new), np.int64)
-    for one, other in zip(old.names, new.names, strict=True):
+    for one, other in columns:
         if one is None or other is None:
             continue
         span = int(max(one.max(), other.max())) + 1
+        if largest * span >= LARGEST_KEY:
+            left, right = _ordinals(left, right)
+            largest = len(left) + len(right)
         largest *= span
-        if largest >= LARGEST_KEY:
-            return old, new  # rows are settled against each other above
         left, right = left * span + one, right * span + other
-    kept_left, kept_right = uncancelled(left, right)
-    return old.take(kept_left), new.take(kept_right)
+    return left, right
+
+
+def _ordinals(left: Longs, right: Longs) -> tuple[Longs, Longs]:
+    """Other numbers that tell the same apart: how many lesser ones there are."""
+    places = np.unique(np.concatenate([left, right]), return_inverse=True)[1]
+    return places[: len(left)], places[len(left) :]
