@@ -51,6 +51,14 @@ VALID = [
     " GROUP BY a.type",
     "REGISTER QUERY q AS SELECT s.name, DISTANCE(o, FOCAL) FROM MovingObjects o JOIN Stations s"
     " ON DISTANCE(o, POINT (0.5, 1)) < 2 o INSIDE ('M', 17, 5)",
+    "CREATE TRIGGER t FOR MovingObjects AS V1, MovingObjects AS V2 WHEN V1.type = 'A' AND"
+    " DISTANCE(V1.r, V2.r) < 1 AND V2.t - V1.t IN [0, 5] ALERT V1.ObjectID AS a, V2.ts - V1.ts",
+    "CREATE TRIGGER t /*+ TIGHT */ FOR Ships AS V[3], Cars AS c WHEN DISTANCE(V, V) <= 500 AND"
+    " SPAN(V) <= '5 minutes' AND V INSIDE Downtown AND V[2].mmsi <> c.owner EVERY '1 hour' PER"
+    " V[1].mmsi REPORT FIRST ALERT COUNT(V), MIN(V.x)",
+    "CREATE TRIGGER t FOR MovingObjects AS a WHEN a.speed > 20 UNLESS Ships AS g WHEN g.t - a.t IN"
+    " (-5, 5] AND g.mmsi LIKE 'x%' WITHIN 5 MINUTES",
+    "EXPLAIN CREATE TRIGGER t FOR Ships AS a WHEN a.x > 5",
     "CREATE SINK s FOR q1 TO PARQUET ('changes/')",
     "CREATE SINK s FOR ALL TO WEBHOOK (url = 'http://127.0.0.1/')",
     "DROP QUERY q1",

@@ -261,7 +261,8 @@ class _Rows:
             is_less = np.less if function == "MIN" else np.greater
             ranks = self._dictionary.ranks() if kind is Type.STRING else None
             return reduce(lambda one, other: _lesser(one, other, is_less, ranks), arguments)
-        size = max(len(argument.values) for argument in arguments)
+        sizes = {len(part) for a in arguments for part in (a.values, a.nulls)}
+        size = max(sizes) if min(sizes) else 0
         columns = [
             [
                 None if is_null else value

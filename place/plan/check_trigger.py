@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from place.errors import StatementError
 from place.plan import reach_bounds, time_bounds
-from place.plan.expression import sources_of
+from place.plan.expression import show, sources_of
 from place.plan.infer import (
     Sorted,
     is_time_of,
@@ -41,6 +41,8 @@ def check_trigger(query: Query, statement: s.CreateTrigger, places: Places) -> N
     if current() is NONE:
         return
     found = sort_conditions(query, (), tables=False)
+    if found.never is not None:
+        raise _never(f"{show(found.never)} is not true", statement.name.at)
     _check_times(query, found, places)
     _check_distances(query, found, statement)
     _check_absence(query, found, places)
@@ -60,7 +62,7 @@ def _never(said: str, at: s.Position | None) -> StatementError:
     return wrong(
         f"the trigger can never be told: {said}",
         at,
-        hint="one of these conditions has to be wider",
+        hint="one of its conditions has to be wider",
     )
 
 

@@ -231,7 +231,9 @@ def described(server: Server, who: Who) -> list[dict[str, Any]]:
 
 
 def kind_of(query: Query) -> str:
-    """What kind of question it is: `knn`, `table` (of queries), `range`, or `filter`."""
+    """What kind of question it is: `trigger`, `knn`, `table` (of queries), `range`, `filter`."""
+    if query.trigger is not None:
+        return "trigger"
     if query.nearest is not None:
         return "knn"
     if query.query_table is not None:

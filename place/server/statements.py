@@ -15,7 +15,7 @@ from place.errors import PlaceError, StatementError
 from place.model.result import Result
 from place.model.types import Row
 from place.plan.catalog import PLURALS, fold
-from place.plan.kinds import KINDS, kind_of
+from place.plan.kinds import KINDS, kind_of, variables_of
 from place.plan.query import Query
 from place.runtime.interface import tick_of
 from place.server.access import Who
@@ -96,15 +96,20 @@ def _run_of(written: Written, who: Who) -> str | None:
 def _single(server: Server, who: Who, written: Written, text: str) -> Result:
     statement, sql, offset = written.statement, written.sql, written.offset
     _check_role(server, who, statement)
-    if isinstance(statement, s.Show) and statement.kind == "query":
-        return _queries(server, who)
+    if isinstance(statement, s.Show) and KINDS[statement.kind].owned:
+        return _owned(server, who, statement.kind)
     try:
         return server.session.run(sql, text, offset)
     except StatementError as error:
         raise _discreet(who, error) from None
 
 
-# Queries are registered and dropped by those who own them
+# Queries and triggers are made and dropped by those who own them
+
+
+def _makes_owned(statement: s.Statement) -> bool:
+    """Does it make what its client then owns: a query or a trigger?"""
+    return isinstance(statement, s.Creation) and kind_of(statement).owned
 
 
 def _together(server: Server, who: Who, group: Iterable[Written], text: str) -> list[Result]:
@@ -165,7 +170,7 @@ def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> 
         allowed, error = _allowed(server, who, changes)
         results = _forget_suspended(server, allowed)
         before = server.session.catalog.queries
-        new = [c.name.text for c, _ in allowed if isinstance(c, s.RegisterQuery)]
+        new = [c.name.text for c, _ in allowed if isinstance(c, s.Creation) and _makes_owned(c)]
         new = [name for name in dict.fromkeys(new) if fold(name) not in before]
         tick = tick_of(runtime) + 1
         # Known before they are there: a query must never be without its owner.
@@ -196,7 +201,7 @@ def _allowed(
     for statement, sql in changes:
         try:
             _check_owner(server, who, statement)
-            if isinstance(statement, s.RegisterQuery):
+            if isinstance(statement, s.Creation) and _makes_owned(statement):
                 _check_name(statement.name)
                 rest = server.quotas.rest(who) if rest is None else rest
                 if fold(statement.name.text) not in server.suspended:
@@ -218,9 +223,9 @@ def _forget_suspended(server: Server, allowed: list[tuple[Change, str]]) -> list
     ]
     for each in drops:
         allowed.remove(each)
-    names = [statement.name.text for statement, _ in drops]
-    _unsuspend(server, names)
-    return [Result(f'query "{name}" dropped') for name in names]
+    dropped = [statement for statement, _ in drops]
+    _unsuspend(server, [statement.name.text for statement in dropped])
+    return [Result(f'{each.kind} "{each.name.text}" dropped') for each in dropped]
 
 
 def _unsuspend(server: Server, names: Iterable[str]) -> None:
@@ -240,7 +245,7 @@ def suspend(server: Server, query: Query, reason: str) -> bool:
         # Known before it is dropped: a query must never be lost. If it is not, the start forgets.
         server.store.suspend(key, Suspended(query.name, owner, text, reason, time.time()))
         server.suspended = server.store.suspended()
-        drop = "DROP QUERY " + '"' + query.name.replace('"', '""') + '"'
+        drop = f"DROP {query.kind.upper()} " + '"' + query.name.replace('"', '""') + '"'
         statement = parse_one(drop)
         assert isinstance(statement, s.Drop)
         try:
@@ -263,7 +268,7 @@ def resume(server: Server, who: Who, name: str) -> None:
     owner = Who(found.owner, "admin" if server.store.is_admin(found.owner) else "client")
     with limits.within(server.limits_of(who)):
         statement = parse_one(found.statement)
-        assert isinstance(statement, s.RegisterQuery)
+        assert isinstance(statement, s.Creation)
         _change(server, owner, [(statement, found.statement)])
 
 
@@ -282,8 +287,11 @@ def _settle(server: Server, before: Any, new: list[str], reason: str | None = No
 def _check_owner(server: Server, who: Who, statement: Change) -> None:
     if who.is_admin:
         return
-    if not isinstance(statement, s.RegisterQuery | s.Drop) or who.role != "client":
+    makes = isinstance(statement, s.Creation) and _makes_owned(statement)
+    drops = isinstance(statement, s.Drop) and KINDS[statement.kind].owned
+    if not (makes or drops) or who.role != "client":
         raise Refused(403, "not_allowed", f"the role {who.role} may not execute this statement")
+    assert isinstance(statement, s.Creation | s.Drop)
     name = statement.name.text
     found = server.session.catalog.queries.get(fold(name))
     is_theirs = found is None or server.may_see(who, found.name)
@@ -293,9 +301,11 @@ def _check_owner(server: Server, who: Who, statement: Change) -> None:
     if isinstance(statement, s.Drop):
         is_there = found is not None or is_suspended
         if not is_theirs or (not is_there and not statement.if_exists):
-            raise not_found("query", name)
+            raise not_found(statement.kind, name)
     elif not is_theirs:
-        raise Refused(409, "conflict", f'query "{name}" exists already', hint="choose another name")
+        kind = kind_of(statement).name
+        message = f'{kind} "{name}" exists already'
+        raise Refused(409, "conflict", message, hint="choose another name")
 
 
 def _check_name(name: s.Name) -> None:
@@ -317,7 +327,7 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
     if isinstance(statement, s.Explain):
         if isinstance(statement.target, s.Name):
             server.find(who, statement.target.text)
-        elif isinstance(statement.target, s.RegisterQuery):
+        elif isinstance(statement.target, s.RegisterQuery | s.CreateTrigger):
             _check_owner(server, who, statement.target)
         return
     if isinstance(statement, s.Show) and KINDS[statement.kind].public:
@@ -344,20 +354,24 @@ def _discreet(who: Who, error: StatementError) -> StatementError:
     """An error whose hint does not name what is none of theirs."""
     hint = error.hint
     if not who.is_admin and hint:
-        names_kind = hint.endswith((" is a query", " is a sink"))
-        if names_kind or error.message.startswith(('query "', 'sink "')):
+        names_kind = hint.endswith((" is a query", " is a trigger", " is a sink"))
+        is_named = error.message.startswith(('query "', 'trigger "', 'sink "'))
+        is_theirs = ": write " in hint  # it was looked for before, and is theirs
+        if names_kind or (is_named and not is_theirs):
             error.hint = None
     return error
 
 
-def _queries(server: Server, who: Who) -> Result:
-    """SHOW QUERIES: those that they may see."""
+def _owned(server: Server, who: Who, kind: str) -> Result:
+    """SHOW QUERIES and SHOW TRIGGERS: those that they may see."""
     catalog = server.session.catalog
     rows: list[Row] = []
     for query in server.visible(who):
-        text = one_line(catalog, "query", query.name)
-        rows.append((query.name, server.hub.size(query.name), text))
-    return listing("query", rows)
+        if query.kind == kind:
+            text = one_line(catalog, kind, query.name)
+            listed = server.hub.size(query.name) if kind == "query" else variables_of(query)
+            rows.append((query.name, listed, text))
+    return listing(kind, rows)
 
 
 # Files
