@@ -24,6 +24,7 @@ from bench import (
     skew,
     stream,
     tick,
+    triggers_command,
 )
 from bench.figures import number, share, tell
 from bench.stream_city import SHAPES
@@ -61,6 +62,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     rules_command.add_parsers(benches)
     cache.add_parser(benches)
     pipeline.add_parser(benches)
+    triggers_command.add_parser(benches)
     papers.add_parser(benches)
 
 
