@@ -26,7 +26,7 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY
 from place.runtime.durable.storage import Storage
-from place.runtime.spark.task import PackInput, read_told, write_told
+from place.runtime.spark.inputs import PackInput, read_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
