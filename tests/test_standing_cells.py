@@ -181,6 +181,19 @@ def test_what_fails_in_a_cell_is_told_and_the_cell_goes_on(session: Session) -> 
     assert cells_of(session).epoch == epoch
 
 
+def test_what_cannot_be_sent_leaves_the_cells_as_they_are(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_and_out(session)
+    with monkeypatch.context() as patched:
+        patched.setattr(standing_job, "MOST_BYTES", 10)
+        with pytest.raises(ConfigurationError, match="too large for a cell"):
+            session.sql("REGISTER QUERY more AS SELECT id FROM Cars")
+    in_and_out(session)
+    assert cells_of(session).epoch == 1
+    assert "more" not in session.catalog.queries
+
+
 def test_more_cells_than_slots_are_refused(tmp_path: Path) -> None:
     said = r"9 cells need 10 slots of Spark, .* it has 6.*local\[10\].*--cells"
     with pytest.raises(ConfigurationError, match=said):
@@ -204,6 +217,13 @@ def test_nothing_of_the_cells_stays_when_a_session_is_closed(tmp_path: Path) -> 
         socket.create_connection(address, 1)
     tracker = runtime_of(session).spark.sparkContext.statusTracker()
     wait_for(lambda: not tracker.getActiveJobsIds())
+
+
+def test_a_session_that_is_closed_before_its_cells_have_come(tmp_path: Path) -> None:
+    for _ in range(3):
+        opened(tmp_path / "home", matrix=Matrix(2, 2)).close()
+    with opened(tmp_path / "home", matrix=Matrix(2, 2)) as session:
+        session.sql(CARS)
 
 
 DRIVER = """

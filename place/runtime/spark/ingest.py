@@ -104,7 +104,7 @@ class IngestLog:
             name = f"ingest/{self._number:012d}.arrow"
             draft = f"{name}.tmp"
             try:
-                size = self._log.write(draft, lambda out: write_told(out, told))
+                size = self._log.write(draft, lambda out: write_told(out, told), is_draft=True)
                 self._log.move(draft, name)
             except BaseException:
                 with contextlib.suppress(OSError):

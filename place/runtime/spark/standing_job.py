@@ -29,6 +29,7 @@ from place.errors import ConfigurationError, PlaceError
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.catalogs import Catalogs
 from place.runtime.spark.channel import (
+    MOST_BYTES,
     STOP,
     TOKEN_BYTES,
     Connection,
@@ -104,7 +105,9 @@ class StandingCells:
         self._strangers = threading.BoundedSemaphore(STRANGERS)
         self._is_closing = False
         self._check_slots()
-        self._host, self._listener = _listen(context)
+        host, self._listener = _listen(context)
+        self.address: tuple[str, int] = host, self._listener.getsockname()[1]
+        """Where cells connect."""
         threading.Thread(target=self._accept, name="place-cells-door", daemon=True).start()
         _STANDING[self._application] += self._count
         with self._changed:
@@ -115,11 +118,6 @@ class StandingCells:
         """The number of the job that runs; others before it have ended."""
         return self._epoch
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where cells connect."""
-        return self._host, self._listener.getsockname()[1]
-
     # What the pipeline asks
 
     def ask(self, request: Request) -> list[Any]:
@@ -129,34 +127,42 @@ class StandingCells:
         for attempt in range(ATTEMPTS):
             cells = self._gathered()
             lost: list[str] = []
-            answers: list[Any] = []
+            # What cannot be sent fails before anything is.
+            messages = [self._message(cell, attempt == 0, content, wanted) for cell in cells]
             self._number += 1
             try:
-                asked = [self._send(cell, attempt == 0, content, wanted, lost) for cell in cells]
-                for cell in cells:
-                    answers.append(self._receive(cell, wanted, lost) if cell in asked else None)
+                for cell, message in zip(cells, messages, strict=True):
+                    self._send(cell, message, lost)
+                answers = [self._receive(cell, wanted, lost) for cell in cells]
             except BaseException:  # interrupted: nobody would know whose answer comes next
                 self._part(cells)
                 raise
             if not lost:
                 return _succeeded(answers)
-            LOG.debug("a cell was lost, and goes on from its last state: %s", lost[0])
+            LOG.warning("a cell was lost, and goes on from its last state: %s", lost[0])
         raise ConfigurationError(
             f"the tick failed: a cell was lost {ATTEMPTS} times: {lost[0]}",
             hint="the logs of Spark's executors say why; it may be their memory",
         )
 
-    def _send(
-        self, cell: _Cell, is_first: bool, content: bytes, wanted: tuple[int, int], lost: list[str]
-    ) -> _Cell | None:
+    def _message(
+        self, cell: _Cell, is_first: bool, content: bytes, wanted: tuple[int, int]
+    ) -> bytes:
+        """A request with what the cell does not know of the catalogs that it needs."""
         updates = self._catalogs.updates(cell.held, *wanted)
         message = pickle.dumps((is_first, updates, content), pickle.HIGHEST_PROTOCOL)
+        if len(message) > MOST_BYTES:
+            raise ConfigurationError(
+                f"the catalog is too large for a cell: {len(message):,} bytes",
+                hint=f"at most {MOST_BYTES:,} can be sent; keep regions in query tables",
+            )
+        return message
+
+    def _send(self, cell: _Cell, message: bytes, lost: list[str]) -> None:
         try:
             cell.connection.send(self._number, message)
         except Disconnected as error:
             self._lose(cell, str(error), lost)
-            return None
-        return cell
 
     def _receive(self, cell: _Cell, wanted: tuple[int, int], lost: list[str]) -> Any:
         try:
@@ -223,7 +229,8 @@ class StandingCells:
             self._context.setJobGroup(self._group, "the standing cells of PLACE")
             self._context.setLocalProperty("spark.scheduler.pool", POOL)
             numbers = self._context.parallelize(range(self._count), self._count)
-            numbers.mapPartitions(task).collect()
+            if not self._is_closing:
+                numbers.mapPartitions(task).collect()
         except Exception as error:  # of Spark, or of the bridge to Java: the text has the cause
             job.failure = str(error)
         with self._changed:
