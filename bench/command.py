@@ -13,6 +13,7 @@ from bench import (
     cache,
     dispatch,
     knn,
+    latency,
     match,
     pairs,
     papers,
@@ -58,6 +59,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_dispatch(benches)
     _add_tick(benches)
     _add_serve(benches)
+    _add_latency(benches)
     pairs.add_parser(benches)
     rules_command.add_parsers(benches)
     cache.add_parser(benches)
@@ -320,6 +322,30 @@ def _add_serve(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.set_defaults(run=run_serve)
 
 
+def _add_latency(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser(
+        "latency",
+        help="a small durable tick beside a Spark job, and a reading from HTTP to a WebSocket",
+        description="tick_ms is a tick of ten pushed readings, with everything synced, and job_ms "
+        "the smallest Spark job of one Python task, by turns in one process; ratio is tick_ms / "
+        "job_ms. Then a server has that many fences registered, each a query of its own: "
+        "post_to_delta is from the post of a reading over HTTP until its delta has come at a "
+        "WebSocket. All are medians but p99.",
+        epilog="example: place bench latency --fences 10000 --json latency.json",
+    )
+    default = latency.Setting()
+    for name, what in (
+        ("fences", "registered fences"),
+        ("times", "how often each is measured"),
+    ):
+        value = getattr(default, name)
+        parser.add_argument(
+            f"--{name}", type=number, default=value, metavar="N", help=f"{what} ({value})"
+        )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.set_defaults(run=run_latency)
+
+
 def _add_sizes(parser: argparse.ArgumentParser, objects: int, queries: int, side: float) -> None:
     parser.add_argument(
         "--objects", type=number, default=objects, metavar="N", help=f"objects ({objects})"
@@ -437,4 +463,12 @@ def run_skew(arguments: argparse.Namespace) -> int:
     names = ("objects", "queries", "side", "ticks", "threads")
     figures = skew.measure(skew.Setting(**{name: getattr(arguments, name) for name in names}))
     tell("skew", [figures.as_json()], arguments.json)
+    return 0
+
+
+def run_latency(arguments: argparse.Namespace) -> int:
+    """Run `place bench latency`."""
+    setting = latency.Setting(arguments.fences, arguments.times)
+    figures = latency.measure(setting, Console(highlight=False, stderr=True))
+    tell("latency", [figures.as_json()], arguments.json)
     return 0

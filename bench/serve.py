@@ -93,7 +93,7 @@ def measure(setting: Setting, console: Console) -> Figures:
     """Run a server and its load, and check that every subscriber has the server's answer."""
     with (
         tempfile.TemporaryDirectory(prefix="place-bench-") as directory,
-        _server(directory) as (url, process),
+        running_server(directory) as (url, process),
         httpx.Client(base_url=url, timeout=WAIT) as client,
     ):
         return _measure(setting, client, url, process, console)
@@ -158,7 +158,7 @@ def _measure(
 
 
 @contextmanager
-def _server(directory: str) -> Iterator[tuple[str, int]]:
+def running_server(directory: str) -> Iterator[tuple[str, int]]:
     """`place serve` as a process of its own; its address and its number."""
     with (Path(directory) / "log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(

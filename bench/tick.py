@@ -89,7 +89,7 @@ def measure(setting: Setting, console: Console) -> Figures:
         console.print("writing readings …")
         files = _write_readings(root / "readings", setting.objects, setting)
         small = _write_readings(root / "few", FLOOR_OBJECTS, setting)
-        connect(master=f"local[{threads}]").close()  # Spark starts here
+        connect(master=f"local[{threads}]", cells=setting.cells).close()  # Spark starts here
         console.print("the pipeline …")
         ours = _run(root, "home", files, setting, setting.queries)
         memory = tree_rss_mb()

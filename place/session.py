@@ -33,6 +33,7 @@ from place.model.types import Moment
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.runtime.durable.deltas import Deltas, Numbered
+from place.runtime.durable.home import known_cells
 from place.runtime.durable.kept_ticks import Keep
 from place.runtime.intake.pushed import disappearance_of, moment_of, readings_of
 from place.runtime.interface import Runtime
@@ -290,11 +291,11 @@ def connect(
     if chosen == "spark":
         # Spark's library is large: only who asks for it waits for it.
         from place.runtime.spark.runtime import SparkRuntime
-        from place.runtime.spark.session import start_session, worker_settings
+        from place.runtime.spark.session import start_session
 
         matrix = parse_matrix(cells) if cells is not None else None
-        chosen_settings = {**worker_settings(matrix or Matrix()), **(settings or {})}
-        spark = start_session(master or "local[*]", ui=ui, settings=chosen_settings)
+        rows, columns = known_cells(directory) if matrix is None else (matrix.rows, matrix.columns)
+        spark = start_session(master or "local[*]", cells=rows * columns, ui=ui, settings=settings)
         kept = Keep() if keep is None else Keep(seconds=parse_duration(keep) / SECOND)
         runs = SparkRuntime(
             spark, directory, storage=storage, matrix=matrix, threads=threads, keep=kept

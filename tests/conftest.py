@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from place.runtime.spark import session
 from tests.harness.route import Folder
 from tests.harness.town import Town, founded
 
@@ -24,6 +25,23 @@ begin a long one last would go on alone."""
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
+MOST_CELLS = 4
+"""Of a session on Spark in any test of this process."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def slots_for_all() -> Iterator[None]:
+    """All tests of a process share one Spark: whoever starts it does so for all of them."""
+    as_it_is = session.with_slots
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            session,
+            "with_slots",
+            lambda master, cells, processors: as_it_is(master, max(cells, MOST_CELLS), processors),
+        )
+        yield
 
 
 @pytest.fixture

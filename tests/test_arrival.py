@@ -15,7 +15,7 @@ from place.model.types import Type
 from place.runtime.durable.storage import Storage
 from place.runtime.spark import ingest
 from place.runtime.spark.ingest import IngestLog
-from place.runtime.spark.task import read_told
+from place.runtime.spark.inputs import read_told
 from tests.harness.pipeline import opened, runtime_of
 
 HOUR = 3_600

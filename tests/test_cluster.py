@@ -47,7 +47,8 @@ def test_a_worker_killed_in_mid_run_changes_nothing(tmp_path: Path) -> None:
     with (
         # Workers meet at sockets below it, whose names the system does not let be long.
         tempfile.TemporaryDirectory(prefix="place-") as short,
-        standalone_cluster(workers=2, directory=Path(short)) as cluster,
+        # Each has slots for all cells and one more: the other one may be lost.
+        standalone_cluster(workers=2, cores=5, directory=Path(short)) as cluster,
     ):
         settings = [f"--set={name}={value}" for name, value in cluster.settings.items()]
         process = replay(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from place.runtime.durable.crash import POINTS, VARIABLE
+from place.runtime.durable.crash import CELL, POINTS, VARIABLE
 
 FILES = 12
 PATIENCE = 600
@@ -153,6 +153,21 @@ def test_killed_at_a_named_point(crash: str, undisturbed: Undisturbed, tmp_path:
     assert changelog(tmp_path) == undisturbed.changelog
     assert subscriber.seen == undisturbed.subscriber.seen
     assert subscriber.view() == undisturbed.subscriber.view()
+
+
+@pytest.mark.parametrize("cells", ["1x1", pytest.param("2x2", marks=pytest.mark.long)])
+def test_a_cell_that_is_killed_in_mid_tick_changes_nothing(
+    cells: str, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    write_readings(tmp_path)
+    process = start(tmp_path, "--cells", cells, crash=f"{CELL}:9")
+    said, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    assert "the cells are started again (epoch 2)" in said
+    assert "Traceback" not in said
+    assert content(changelog(tmp_path)) == content(undisturbed.changelog)
+    if cells == "1x1":
+        assert changelog(tmp_path) == undisturbed.changelog
 
 
 def killed_at_random(directory: Path, undisturbed: Undisturbed, kills: int) -> None:

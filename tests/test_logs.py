@@ -184,8 +184,8 @@ def test_a_worker_whose_pipe_breaks_at_the_end_is_quiet() -> None:
     """As Spark's Python processes are when it stops while they wait for a task."""
     code = """
 import traceback
-from place.runtime.spark.task import _spare_the_collector
-_spare_the_collector()
+from place.runtime.spark.worker_process import hush_broken_pipes
+hush_broken_pipes()
 for kind in (BrokenPipeError, ValueError):
     try:
         raise kind("at the end")

@@ -14,8 +14,8 @@ from place.runtime.durable.deltas import NotKept
 from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.storage import Storage
 from place.runtime.local import told_of
+from place.runtime.spark.inputs import write_told
 from place.runtime.spark.session import start_session
-from place.runtime.spark.task import write_told
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
 

@@ -127,14 +127,14 @@ class Processes:
 def end_session(leader: int, *, timeout: float = 10) -> None:
     """SIGKILL to each process of the session that `leader` leads, until all are gone."""
     deadline = time.monotonic() + timeout
-    while (members := list(_members(leader))) and time.monotonic() < deadline:
+    while (members := list(members_of(leader))) and time.monotonic() < deadline:
         for member in members:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def _members(leader: int) -> Iterator[int]:
+def members_of(leader: int) -> Iterator[int]:
     """The processes of a session, without those that are dead and not yet waited for."""
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):  # gone since

@@ -57,9 +57,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def standalone_cluster(
-    workers: int = 2, *, directory: Path, worker_timeout: int = 60
+    workers: int = 2, *, directory: Path, cores: int = 1, worker_timeout: int = 60
 ) -> Iterator[Cluster]:
-    """A cluster whose workers have one core and 1 GB each, all of them registered.
+    """A cluster whose workers have 1 GB each, and so many cores, all of them registered.
 
     A killed worker is missed at once, by the master and by the driver, since its connections
     break. `worker_timeout` is for one that is there and silent (SIGSTOP): after so many seconds
@@ -84,7 +84,7 @@ def standalone_cluster(
             processes.start(
                 _daemon(
                     "worker.Worker",
-                    *("--cores", "1", "--memory", MEMORY),
+                    *("--cores", str(cores), "--memory", MEMORY),
                     *("--work-dir", str(directory / f"worker-{number}"), address),
                 ),
                 log=directory / f"worker-{number}" / "worker.log",
@@ -92,7 +92,7 @@ def standalone_cluster(
             )
             for number in range(workers)
         ]
-        cluster = Cluster(address, started, _settings(workers, directory), page, processes)
+        cluster = Cluster(address, started, _settings(workers * cores, directory), page, processes)
         for process in started:
             processes.wait(
                 process,
@@ -132,7 +132,7 @@ def _environment(directory: Path, worker_timeout: int) -> dict[str, str]:
     }
 
 
-def _settings(workers: int, directory: Path) -> dict[str, str]:
+def _settings(cores: int, directory: Path) -> dict[str, str]:
     """What a session has to set, since its own settings are for a master within the driver."""
     return {
         "spark.driver.host": LOOPBACK,
@@ -141,6 +141,6 @@ def _settings(workers: int, directory: Path) -> dict[str, str]:
         # For libraries that a killed Java leaves behind.
         "spark.executor.defaultJavaOptions": f"-Djava.io.tmpdir={directory}",
         # The session waits until each worker has an executor; else one gets all the first tasks.
-        "spark.cores.max": str(workers),
+        "spark.cores.max": str(cores),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     }

@@ -14,6 +14,8 @@ VARIABLE = "PLACE_CRASH_AT"
 POINTS = ("state", "outbox", "manifest", "commit", "delivery", "sweep")
 """Before the state is written, between state and outbox, before the manifest, after it and before
 Spark's own commit, in the middle of a delivery, and in the middle of the sweep."""
+CELL = "cell"
+"""A point that ends not the driver but a cell, when it is first asked to run the tick."""
 
 
 def point(name: str, tick: int, process: int | None = None) -> None:

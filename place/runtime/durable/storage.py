@@ -71,8 +71,13 @@ class Storage:
         """The path of a file for the file system."""
         return f"{self._place[1]}/{name}"
 
-    def write(self, name: str, fill: Callable[[pa.NativeFile], object]) -> int:
-        """Write a file that nobody knows of yet, durable when this returns; its size."""
+    def write(
+        self, name: str, fill: Callable[[pa.NativeFile], object], *, is_draft: bool = False
+    ) -> int:
+        """Write a file that nobody knows of yet, durable when this returns; its size.
+
+        The name of a draft need not last: it is moved before anybody looks for it.
+        """
         path = self.path(name)
         with _telling_apart(name):
             self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
@@ -81,7 +86,8 @@ class Storage:
                 size = int(out.tell())
             if self.is_local:
                 sync(path)
-                sync(path.rpartition("/")[0])
+                if not is_draft:
+                    sync(path.rpartition("/")[0])
         return size
 
     def publish(self, name: str, content: bytes) -> bool:

@@ -1,144 +1,87 @@
-"""The catalog as tasks get it: once as a whole, and from then on what has changed.
+"""The catalog as cells get it: once as a whole, and from then on what has changed.
 
-A catalog of 100,000 queries is large, and most ticks change nothing of it. A process that has a
-version of it in memory goes on from there; any other begins with the whole.
+A catalog of 100,000 queries is large, and most ticks change nothing of it. The driver knows which
+versions each cell holds, and sends the way from one of them, or the whole to a cell that has none.
+The rows of tables are in files of the storage.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections import OrderedDict
+import pickle
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-from pyspark import Broadcast, SparkContext
+import pyarrow as pa
 
-from place.plan.catalog import STORES, Catalog, CatalogChange
-from place.runtime.durable.pack import write_tables
-from place.runtime.durable.storage import Storage
-from place.runtime.spark.task import table_file
-
-FEW = 100
-"""A change of so many definitions goes with each job; a larger one is sent once, to those who ask
-for it."""
-MOST_KEPT = 4
-"""Versions of catalogs that a process remembers."""
-
-_KEPT: OrderedDict[tuple[str, int], Catalog] = OrderedDict()
+from place.engine.worker import TableOf
+from place.plan.catalog import Catalog, CatalogChange, fold
+from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.storage import Storage, digest
 
 
 @dataclass(frozen=True)
-class SharedCatalog:
-    """One version: the whole catalog of an earlier one, large changes that were sent since then,
-    and a small one that goes with each job."""
+class Update:
+    """A version of the catalog for a cell: a change of a version that it holds, or a whole one."""
 
-    sender: str
     version: int
-    first: int
-    whole: Broadcast[Catalog]
-    sent: tuple[tuple[int, Broadcast[CatalogChange]], ...] = ()
-    small: CatalogChange | None = None
+    content: bytes
+    """A pickled Catalog or CatalogChange: it is made once, for all cells."""
 
-    @property
-    def value(self) -> Catalog:
+    def applied(self, held: Mapping[int, Catalog]) -> Catalog:
         """The catalog, without the texts of statements and the rows of tables."""
-        known = _KEPT.get((self.sender, self.version))
-        if known is not None:
-            return known
-        versions = [self.first, *(version for version, _ in self.sent)]
-        start = len(versions) - 1
-        while start > 0 and (self.sender, versions[start]) not in _KEPT:
-            start -= 1
-        found = _KEPT.get((self.sender, versions[start]))
-        catalog = self.whole.value if found is None else found
-        _keep(self.sender, versions[start], catalog)  # the last of all to be forgotten
-        for version, change in self.sent[start:]:
-            catalog = catalog.after(change.value)
-            _keep(self.sender, version, catalog)
-        if self.small is not None:
-            catalog = catalog.after(self.small)
-        _keep(self.sender, self.version, catalog)
-        return catalog
-
-    def broadcasts(self) -> dict[int, Any]:
-        """All that was sent beside the jobs, by identity."""
-        return {id(each): each for each in (self.whole, *(change for _, change in self.sent))}
-
-
-def _keep(sender: str, version: int, catalog: Catalog) -> None:
-    _KEPT[sender, version] = catalog
-    _KEPT.move_to_end((sender, version))
-    while len(_KEPT) > MOST_KEPT:
-        _KEPT.popitem(last=False)
+        made: Catalog | CatalogChange = pickle.loads(self.content)
+        return made if isinstance(made, Catalog) else held[made.before].after(made)
 
 
 class Catalogs:
-    """Sends catalogs to tasks; the rows of their tables go to files of the storage."""
+    """The versions that cells may have to know: that of the last tick, and that of now."""
 
-    def __init__(self, context: SparkContext, storage: Storage) -> None:
-        self._context = context
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._sender = uuid.uuid4().hex
-        self._shared: dict[int, SharedCatalog] = {}
+        self._shared: dict[int, Catalog] = {}
         self._files: dict[int, set[str]] = {}
         """The files of the tables of each version."""
-        self._anchor: tuple[Catalog, SharedCatalog] | None = None
-        """The last version that needs no small change, and how it was sent."""
-        self._changed = 0
-        """How many definitions the large changes since the whole catalog have."""
+        self._packed: dict[tuple[int | None, int], Update] = {}
+        """Updates by the version that they begin with (None: whole ones) and lead to."""
 
     def __contains__(self, version: int) -> bool:
         return version in self._shared
 
-    def get(self, version: int, default: SharedCatalog) -> SharedCatalog:
-        """A version that was shared and is still needed."""
-        return self._shared.get(version, default)
+    def __getitem__(self, version: int) -> Catalog:
+        return self._shared[version]
 
-    def share(self, catalog: Catalog, needed: int) -> SharedCatalog:
-        """The catalog for tasks; of older versions only `needed` has to be there any longer."""
+    def share(self, catalog: Catalog, needed: int) -> None:
+        """Let cells know a catalog; of older versions only `needed` has to be there any longer."""
         version = catalog.version
         if version not in self._shared:
             self._write_tables(catalog)
-            self._shared[version] = self._sent(catalog)
+            self._shared[version] = replace(catalog, contents={}, texts={})
             self._forget({version, needed})
-        return self._shared[version]
 
-    def _sent(self, catalog: Catalog) -> SharedCatalog:
-        slim = replace(catalog, contents={}, texts={})
-        if self._anchor is None:
-            return self._whole(slim)
-        before, shared = self._anchor
-        change = slim.since(before)
-        if len(change) <= FEW:
-            return replace(shared, version=slim.version, small=change)
-        self._changed += len(change)
-        if self._changed > max(FEW, sum(len(slim.store_of(kind)) for kind in STORES)):
-            return self._whole(slim)
-        step = (slim.version, self._context.broadcast(change))
-        made = replace(shared, version=slim.version, sent=(*shared.sent, step), small=None)
-        self._anchor = slim, made
-        return made
+    def updates(self, held: Collection[int], *wanted: int) -> list[Update]:
+        """What a cell that holds some versions has to be sent to know the wanted ones."""
+        known, sent = set(held) & self._shared.keys(), []
+        for version in wanted:
+            if version in self._shared and version not in known:
+                sent.append(self._update(max(known, default=None), version))
+                known.add(version)
+        return sent
 
-    def _whole(self, slim: Catalog) -> SharedCatalog:
-        whole = self._context.broadcast(slim)
-        made = SharedCatalog(self._sender, slim.version, slim.version, whole)
-        self._anchor, self._changed = (slim, made), 0
-        return made
+    def _update(self, before: int | None, version: int) -> Update:
+        found = self._packed.get((before, version))
+        if found is None:
+            catalog = self._shared[version]
+            made = catalog if before is None else catalog.since(self._shared[before])
+            found = Update(version, pickle.dumps(made, pickle.HIGHEST_PROTOCOL))
+            if before is not None:  # a whole one is large, and seldom needed again
+                self._packed[before, version] = found
+        return found
 
     def _forget(self, needed: set[int]) -> None:
-        """Let go of versions, of what was sent of them, and of the rows of their tables."""
-        old = self._shared
-        self._shared = {version: shared for version, shared in old.items() if version in needed}
-        kept = list(self._shared.values())
-        if self._anchor is not None:
-            kept.append(self._anchor[1])
-        used = {key for shared in kept for key in shared.broadcasts()}
-        for shared in old.values():
-            for key, sent in shared.broadcasts().items():
-                if key not in used:
-                    used.add(key)
-                    sent.destroy()
+        """Let go of versions, and of the rows of their tables."""
+        self._shared = {v: catalog for v, catalog in self._shared.items() if v in needed}
+        self._packed = {k: u for k, u in self._packed.items() if k[1] in needed}
         self._files = {version: self._files[version] for version in self._shared}
         named = {name for names in self._files.values() for name in names}
         for name in [n for n, _ in self._storage.list("tables") if n not in named]:
@@ -153,3 +96,17 @@ class Catalogs:
                 rows = catalog.arrow_of(table.name)
                 self._storage.write(name, partial(write_tables, tables={"rows": rows}))
             names.add(name)
+
+
+def table_file(catalog: Catalog, name: str) -> str:
+    """The file that holds the rows of a table."""
+    return f"tables/{digest(fold(name))}-{catalog.revisions[fold(name)]}.arrow"
+
+
+def read_tables(storage: Storage, catalog: Catalog) -> TableOf:
+    """The rows of a catalog's tables, read when they are asked for."""
+
+    def table_of(name: str) -> pa.Table:
+        return load_pack(storage, table_file(catalog, name)).tables["rows"]
+
+    return table_of

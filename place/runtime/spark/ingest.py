@@ -26,7 +26,7 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY
 from place.runtime.durable.storage import Storage
-from place.runtime.spark.task import PackInput, read_told, write_told
+from place.runtime.spark.inputs import PackInput, read_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
@@ -104,7 +104,7 @@ class IngestLog:
             name = f"ingest/{self._number:012d}.arrow"
             draft = f"{name}.tmp"
             try:
-                size = self._log.write(draft, lambda out: write_told(out, told))
+                size = self._log.write(draft, lambda out: write_told(out, told), is_draft=True)
                 self._log.move(draft, name)
             except BaseException:
                 with contextlib.suppress(OSError):

@@ -1,8 +1,9 @@
 """The pipeline: ticks, one after the other, each committed by its manifest or not at all.
 
-A tick is one Spark action. Its tasks read what the last manifest names, write files that nobody
-knows of, and return their names; the driver then publishes the manifest. Whatever happens before
-that leaves nothing but orphans, which are swept; whatever happens after it finds the tick done.
+The driver sends a tick to the standing cells. They go on from what the last manifest names, write
+files that nobody knows of, and return their names; the driver then publishes the manifest. Whatever
+happens before that leaves nothing but orphans, which are swept; whatever happens after it finds the
+tick done. Only where sources have to be read by several tasks is a tick a Spark job, too.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from place.engine.changes import settle
@@ -33,45 +33,25 @@ from place.runtime.durable.kept_ticks import Keep, KeptTicks
 from place.runtime.durable.manifest import Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
 from place.runtime.durable.storage import Storage
-from place.runtime.spark.catalogs import Catalogs, SharedCatalog
+from place.runtime.spark.catalogs import Catalogs
 from place.runtime.spark.failure import failure_of
+from place.runtime.spark.inputs import RAW, TickInput, in_order
 from place.runtime.spark.merge import Merger, whole_rows
-from place.runtime.spark.task import (
-    CellResult,
-    FileInput,
-    Job,
-    Probed,
-    StepsInput,
-    TickInput,
-    in_order,
-    observe_cell,
-    probe_cell,
-    route,
-    run_cell,
-)
-
-RAW = FileInput | StepsInput
-"""Inputs that are no segments yet."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """Rows that Spark gives, and what makes an input of each; both run in one Python process."""
-
-    rows: RDD[Any]
-    make: Callable[[Any], TickInput]
+from place.runtime.spark.route import Routing, route
+from place.runtime.spark.standing_cell import CellResult, Job, Observe, Probe, Probed, RunTick
+from place.runtime.spark.standing_job import StandingCells
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a tick takes: inputs in their order, or those that a source gives for the tick's job.
+    """What a tick takes: inputs in their order, or those that a source gives when it is read.
 
     `marks` tell how far the sources are read with it, and `ingest` the pushed readings; `since` is
     when the first of them came, by the clock on the wall.
     """
 
     inputs: Sequence[TickInput] = ()
-    given: Callable[[Job], Given] | None = None
+    given: Callable[[Routing], Sequence[TickInput]] | None = None
     marks: Mapping[str, Mark] = field(default_factory=dict)
     ingest: int | None = None
     since: float | None = None
@@ -96,15 +76,20 @@ class Pipeline:
         self.storage = storage
         self._home = home_id
         self.matrix = matrix
-        self._threads = threads
         self._merger = Merger(matrix)
         self._lock = threading.RLock()
-        self._catalogs = Catalogs(self._context, storage)
+        self._catalogs = Catalogs(storage)
         self.on_commit: list[OnCommit] = []
         self.kept = KeptTicks(storage, keep)
         self.last: Manifest | None = self.kept.last
         self._check_home()
         self.kept.open()
+        self.cells = StandingCells(self._context, storage, matrix, threads, self._catalogs)
+
+    def close(self) -> None:
+        """Let the cells end, after the tick that is under way."""
+        with self._lock:
+            self.cells.close()
 
     @property
     def lock(self) -> threading.RLock:
@@ -144,7 +129,7 @@ class Pipeline:
                 if not self._merger.is_known:
                     self._remember(job)
                 self._merger.is_known = False  # until the tick is committed
-                results = self._run(job, entry)
+                results = self._run(job, catalog, entry)
                 if any(result.is_out_of_time for result in results):
                     raise OutOfTime
                 ran = time.perf_counter()
@@ -176,8 +161,8 @@ class Pipeline:
         most: int | None = None,
         seconds: float | None = None,
     ) -> list[list[Row]]:
-        """The answers of queries as of the last tick, in one action; of `most` rows each, and in
-        so many seconds, in each cell and where their parts are put together."""
+        """The answers of queries as of the last tick; of `most` rows each, and in so many seconds,
+        in each cell and where their parts are put together."""
         with self._lock:
             job = replace(self._job(0, catalog), seconds=seconds)
             cells = self._probe_cells(job, queries, most)
@@ -190,11 +175,8 @@ class Pipeline:
     def observe(self, catalog: Catalog, query: Query, seconds: float | None = None) -> Observed:
         """What has passed through the plan of a query, in the cells as they are in memory."""
         with self._lock:
-            job, places = replace(self._job(0, catalog), seconds=seconds), self.matrix.places()
-            asked = self._context.parallelize(places, len(places))
-            found = _in_time(
-                self._collect(asked.map(lambda place: observe_cell(job, place, query)))
-            )
+            job = replace(self._job(0, catalog), seconds=seconds)
+            found = _in_time(self.cells.ask(Observe(job, query)))
             parts = [part for _, part in found if part is not None]
             seen = [seen for seen, _ in found]
             return Observed.together([*seen, self._merger.observed(query, parts)])
@@ -203,18 +185,14 @@ class Pipeline:
         self, job: Job, queries: Sequence[Query], most: int | None = None
     ) -> list[list[Probed]]:
         """For each query, what each cell has of its answer."""
-        places = self.matrix.places()
-        asked = self._context.parallelize(places, len(places))
-        found = _in_time(
-            self._collect(asked.map(lambda place: probe_cell(job, place, queries, most)))
-        )
+        found = _in_time(self.cells.ask(Probe(job, list(queries), most)))
         return [list(each) for each in zip(*found, strict=True)]
 
     def _remember(self, job: Job) -> None:
         """Know the answers that cells hold together as of the last tick, from their states."""
         self._merger.forget()
         if job.states:
-            merged = list(self._merger.merged(job.before.value))
+            merged = list(self._merger.merged(self._catalogs[job.before]))
             cells = self._probe_cells(replace(job, after=job.before), merged) if merged else []
             for query, found in zip(merged, cells, strict=True):
                 self._merger.know(query, [parts for _, parts, _ in found if parts is not None])
@@ -222,70 +200,44 @@ class Pipeline:
     def _job(self, number: int, catalog: Catalog) -> Job:
         states = dict(self.last.states) if self.last is not None else {}
         version = self.last.catalog if self.last is not None else 0
-        after = self.know(catalog)
+        self.know(catalog)
         if states and version not in self._catalogs:
             raise InternalError("the catalog of the last tick is not known")
         return Job(
-            self.storage,
             number,
             uuid.uuid4().hex[:8],
-            self.matrix,
-            self._threads,
-            self._catalogs.get(version, after),
-            after,
+            version if states else catalog.version,
+            catalog.version,
             states,
             os.getpid(),
             self.last.clocks if self.last is not None else {},
         )
 
-    def know(self, catalog: Catalog) -> SharedCatalog:
-        """The catalog for tasks, sent once; the rows of its tables are in files."""
-        needed = self.last.catalog if self.last is not None else 0
-        return self._catalogs.share(catalog, needed)
+    def know(self, catalog: Catalog) -> None:
+        """Let cells know a catalog; the rows of its tables are in files."""
+        self._catalogs.share(catalog, self.last.catalog if self.last is not None else 0)
 
-    def _run(self, job: Job, entry: Entry) -> list[CellResult]:
-        """Route, match and answer in one action."""
-        places = self.matrix.places()
-        if entry.given is None and not any(isinstance(i, RAW) for i in entry.inputs):
-            inputs = list(entry.inputs)
-            cells = self._context.parallelize(places, len(places))
-            return self._collect(cells.map(lambda place: run_cell(job, place, inputs)))
-        if entry.given is None:
-            files = self._context.parallelize(list(entry.inputs), max(1, len(entry.inputs)))
-            given = Given(files, _as_it_is)
-        else:
-            given = entry.given(job)
-        make = given.make
-        if len(places) == 1:
-            (place,) = places
-            return self._collect(
-                given.rows.coalesce(1).mapPartitions(
-                    lambda items: [run_cell(job, place, in_order(map(make, items)))]
-                )
-            )
-        # Files are read once, into segments; then every cell reads those.
-        count = len(places)
-
-        def to_cells(items: Iterable[Any]) -> Iterator[tuple[int, TickInput]]:
-            routed = route(job, map(make, items))
-            return ((cell, item) for item in routed for cell in range(count))
-
-        def match(items: Iterable[tuple[int, TickInput]]) -> Iterator[CellResult]:
-            told = list(items)
-            for cell in sorted({cell for cell, _ in told}):
-                mine = in_order(item for number, item in told if number == cell)
-                yield run_cell(job, places[cell], mine)
-
-        routed = given.rows.mapPartitions(to_cells).partitionBy(count, lambda cell: cell)
-        found = self._collect(routed.mapPartitions(match))
-        # A batch without a row, from which nothing was routed, is a tick without inputs.
-        return found or self._run(job, replace(entry, given=None, inputs=()))
-
-    def _collect(self, rdd: RDD[Any]) -> list[Any]:
+    def _run(self, job: Job, catalog: Catalog, entry: Entry) -> list[CellResult]:
+        """Route where that is needed, then match and answer in the cells."""
+        routing = Routing(self.storage, job.tick, job.attempt, dict(catalog.streams), job.clocks)
         try:
-            return rdd.collect()
+            inputs = self._routed(routing, entry)
+        except PlaceError:
+            raise
         except Exception as error:  # of Spark, or of the bridge to Java: the text has the cause
             raise failure_of(str(error)) from None
+        return self.cells.ask(RunTick(job, inputs))
+
+    def _routed(self, routing: Routing, entry: Entry) -> list[TickInput]:
+        """The inputs of a tick for its cells. Several read segments, into which each file is read
+        once, by a Spark job; a single one reads files itself."""
+        if entry.given is None and not any(isinstance(item, RAW) for item in entry.inputs):
+            return list(entry.inputs)
+        inputs = in_order(entry.inputs if entry.given is None else entry.given(routing))
+        if any(isinstance(item, RAW) for item in inputs) and len(self.matrix.places()) > 1:
+            files = self._context.parallelize(inputs, len(inputs))
+            inputs = files.mapPartitions(lambda items: route(routing, items)).collect()
+        return inputs
 
     def _answer(self, job: Job, catalog: Catalog, results: list[CellResult]) -> Posted | None:
         """Settle what several cells have found about the same answers."""
@@ -293,7 +245,7 @@ class Pipeline:
         parts = [result.parts for result in results if result.parts is not None]
         if not files and not parts:
             return None
-        queries = {q.name: q for q in job.before.value.queries.values()}
+        queries = {q.name: q for q in self._catalogs[job.before].queries.values()}
         queries |= {q.name: q for q in catalog.queries.values()}
         changes = [
             change
@@ -366,10 +318,6 @@ def _in_time(found: list[Any | None]) -> list[Any]:
     return found
 
 
-def _as_it_is(item: TickInput) -> TickInput:
-    return item
-
-
 def _described(item: TickInput) -> dict[str, Any]:
     return {key: value for key, value in asdict(item).items() if value is not None}
 
@@ -380,7 +328,8 @@ def _metrics(
     ran: float,
     settled: float,
 ) -> dict[str, float]:
-    """Seconds of the stages (the slowest cell's), and what is left of the action is Spark's."""
+    """Seconds of the stages (the slowest cell's); what is left of the action is that of Spark's
+    jobs, if there were any, and of the channel."""
     longest: dict[str, float] = {}
     for result in results:
         for name, seconds in result.times.items():

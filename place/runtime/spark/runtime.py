@@ -46,9 +46,9 @@ from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, Logged
+from place.runtime.spark.inputs import AdvanceInput, FileInput
 from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
-from place.runtime.spark.task import AdvanceInput, FileInput
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
 
@@ -81,14 +81,19 @@ class SparkRuntime:
         self.home = Home(self.directory, "pipeline")
         try:
             self._store = CatalogStore(self.directory)
-            self._open(storage, matrix, threads, keep)
+            self.pipeline = self._made(storage, matrix, threads, keep)
+            try:
+                self._open()
+            except BaseException:
+                self.pipeline.close()
+                raise
         except BaseException:
             self.home.close()
             raise
 
-    def _open(
+    def _made(
         self, storage: str | None, matrix: Matrix | None, threads: int | None, keep: Keep | None
-    ) -> None:
+    ) -> Pipeline:
         about = self.home.about
         cells = about.get("cells")
         if matrix is None:
@@ -97,9 +102,9 @@ class SparkRuntime:
         self.home.remember(cells=cells or [matrix.rows, matrix.columns])
         cores = self.spark.sparkContext.defaultParallelism
         share = max(1, cores // (matrix.rows * matrix.columns)) if threads is None else threads
-        self.pipeline = Pipeline(
-            self.spark, Storage(storage), about["id"], matrix, share, keep or Keep()
-        )
+        return Pipeline(self.spark, Storage(storage), about["id"], matrix, share, keep or Keep())
+
+    def _open(self) -> None:
         self.deltas = Deltas(self.pipeline.storage, self.pipeline.kept)
         last = self.last
         self.ingest = IngestLog(
@@ -249,6 +254,7 @@ class SparkRuntime:
         """Stop; what was durable stays."""
         self.sources.stop()
         self.deliveries.close()
+        self.pipeline.close()
         self._store.close()
         self.home.close()
         if self._scratch is not None:

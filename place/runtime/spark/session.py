@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -22,7 +24,6 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from place.engine.matrix import Matrix
 from place.errors import ConfigurationError
 from place.runtime.spark.console import taken_down
 from place.runtime.spark.java import keep_file, prepare_java
@@ -55,6 +56,8 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
 
+_LOCAL = re.compile(r"local(?:\[\s*(\*|[0-9]+)\s*(?:,\s*([0-9]+)\s*)?\])?")
+
 # A tick leaves some megabytes of garbage in Java, and what has to stay is 60 MB. Left to itself the
 # collector takes more and more of the memory that it may have rather than a little time more
 # often: the more it may have, the sooner. So it begins with what it needs for good, takes more only
@@ -74,14 +77,16 @@ _FORGETFUL = {
 def start_session(
     master: str = "local[*]",
     *,
+    cells: int = 1,
     app_name: str = "place",
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Start Spark, or attach to the session that is already active in this process.
 
-    `settings` go before the defaults of `session_settings`. As with `getOrCreate`, those that
-    an active session can no longer change stay as they are.
+    A local master gets a slot more for each of the cells that will stand on it. `settings` go
+    before the defaults of `session_settings`. As with `getOrCreate`, those that an active session
+    can no longer change stay as they are.
     """
     prepare_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -94,7 +99,10 @@ def start_session(
         if SparkContext._gateway is None:
             LOG.info("starting Spark (%s)", master)
             _launch({"spark.master": master, "spark.app.name": app_name, **chosen})
-        builder = SparkSession.builder.master(master).appName(app_name)
+        widened, cores = with_slots(master, cells, _processors)
+        if cores is not None:
+            chosen.setdefault("spark.default.parallelism", str(cores))
+        builder = SparkSession.builder.master(widened).appName(app_name)
         for name, value in chosen.items():
             builder = builder.config(name, value)
         with _interrupts_kept():
@@ -133,6 +141,10 @@ def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
         # The job of a tick has one known shape: nothing to plan again while it runs.
         "spark.sql.adaptive.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
+        # The job of the standing cells has a pool of its own. A second attempt of a task that only
+        # seems slow would take the place of the first one.
+        "spark.scheduler.mode": "FAIR",
+        "spark.speculation": "false",
         # Without checksums, which double the files of each log entry.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         # Renames its drafts, like the default one, but does not start a process to set the
@@ -161,14 +173,28 @@ def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
     return settings
 
 
-def worker_settings(matrix: Matrix) -> dict[str, str]:
-    """Settings for so many cells at a time.
+def with_slots(master: str, cells: int, processors: Callable[[], int]) -> tuple[str, int | None]:
+    """A local master with a slot more for each standing cell, and the cores that it asked for.
 
-    Spark takes idle workers of Python in turn. With no more of them than there are tasks, a task
-    finds the worker that has its cell of the last tick in memory: always if it is the only one.
+    The cells hold their slots as long as they stand; the others are for ordinary jobs.
+
+    >>> with_slots("local[2]", 4, lambda: 8), with_slots("local[*, 3]", 1, lambda: 8)
+    (('local[6]', 2), ('local[9,3]', 8))
+    >>> with_slots("spark://host:7077", 4, lambda: 8)
+    ('spark://host:7077', None)
     """
-    cells = matrix.rows * matrix.columns
-    return {"spark.python.factory.idleWorkerMaxPoolSize": str(cells)}
+    found = _LOCAL.fullmatch(master.strip())
+    if found is None:
+        return master, None
+    asked, failures = found.groups()
+    cores = 1 if asked is None else processors() if asked == "*" else int(asked)
+    return f"local[{cores + cells}{f',{failures}' if failures else ''}]", cores
+
+
+def _processors() -> int:
+    """The processors that Java may use, which is what `local[*]` means."""
+    java: Any = SparkContext._jvm
+    return int(java.java.lang.Runtime.getRuntime().availableProcessors())
 
 
 def add_package(settings: dict[str, str], package: str) -> None:

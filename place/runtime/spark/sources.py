@@ -31,16 +31,10 @@ from place.runtime.durable.storage import StorageFull, digest
 from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
 from place.runtime.intake.future import latest_time, wall_clock
-from place.runtime.spark.pipeline import Entry, Given
+from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
+from place.runtime.spark.pipeline import Entry
+from place.runtime.spark.route import Routing, keep_routed
 from place.runtime.spark.session import KAFKA
-from place.runtime.spark.task import (
-    FileInput,
-    Job,
-    PackInput,
-    StepsInput,
-    TickInput,
-    keep_routed,
-)
 from place.sim.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -342,21 +336,24 @@ class Sources:
 
 
 def _files_entry(stream: Stream) -> FromBatch:
-    """Only paths pass through Spark: tasks read the files."""
+    """Only paths pass through Spark: cells, or the tasks of the route stage, read the files."""
     name, arrives = stream.name, stream.time is None
 
     def entry(frame: DataFrame, _: int) -> Entry:
         latest = latest_time(stream, wall_clock())
 
-        def make(row: Any) -> TickInput:
-            return FileInput(name, row[0], row[1], row[1] if arrives else None, latest)
+        def named(_: Routing) -> list[TickInput]:
+            return [
+                FileInput(name, path, at, at if arrives else None, latest)
+                for path, at in frame.collect()
+            ]
 
-        return Entry(given=lambda job: Given(frame.rdd, make))
+        return Entry(given=named)
 
     return entry
 
 
-Route = Callable[[Job, Iterable[pa.RecordBatch], int], PackInput | None]
+Route = Callable[[Routing, Iterable[pa.RecordBatch], int], PackInput | None]
 """Checks rows and writes their segments; the number is the latest time that they may have."""
 
 
@@ -365,14 +362,16 @@ def _through(stream: Stream, route: Route) -> FromBatch:
 
     def entry(frame: DataFrame, _: int) -> Entry:
         latest = latest_time(stream, wall_clock())
-        return Entry(given=lambda job: _routed(frame, job, stream.name, route, latest))
+        return Entry(given=lambda routing: _routed(frame, routing, stream.name, route, latest))
 
     return entry
 
 
-def _routed(frame: DataFrame, job: Job, stream: str, route: Route, latest: int) -> Given:
+def _routed(
+    frame: DataFrame, routing: Routing, stream: str, route: Route, latest: int
+) -> list[TickInput]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        made = route(job, batches, latest)
+        made = route(routing, batches, latest)
         if made is not None:
             yield pa.RecordBatch.from_pydict(
                 {
@@ -385,30 +384,30 @@ def _routed(frame: DataFrame, job: Job, stream: str, route: Route, latest: int) 
                 }
             )
 
-    def named(row: Any) -> TickInput:
-        return PackInput(row[0], row[4], stream, row[1], tuple(row[2]), row[3], row[5])
-
-    return Given(frame.mapInArrow(write, NAMES).rdd, named)
+    return [
+        PackInput(file, number, stream, bad, tuple(aside), seconds, reason)
+        for file, bad, aside, seconds, number, reason in frame.mapInArrow(write, NAMES).collect()
+    ]
 
 
 def _frame_entry(stream: Stream) -> FromBatch:
-    def route(job: Job, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
+    def route(routing: Routing, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
         if not sum(batch.num_rows for batch in found):
             return None
         number = _partition()
         table = pa.Table.from_batches(found)
-        arrival = job.arrival(stream, wall_clock()) if stream.time is None else None
+        arrival = routing.arrival(stream, wall_clock()) if stream.time is None else None
         source = f"partition {number}"
         routed = check_table(stream, table, source, arrival=arrival, latest=latest)
-        return keep_routed(job, stream.name, {UNORDERED: routed}, number, start)
+        return keep_routed(routing, stream.name, {UNORDERED: routed}, number, start)
 
     return _through(stream, route)
 
 
 def _kafka_entry(stream: Stream) -> FromBatch:
-    def route(job: Job, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
+    def route(routing: Routing, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
         start = time.perf_counter()
         found = list(batches)
         if not sum(batch.num_rows for batch in found):
@@ -425,7 +424,7 @@ def _kafka_entry(stream: Stream) -> FromBatch:
             parts[str(partition)] = check_json(
                 stream, some.column("value"), source, arrival=arrival, latest=latest
             )
-        return keep_routed(job, stream.name, parts, _partition(), start)
+        return keep_routed(routing, stream.name, parts, _partition(), start)
 
     return _through(stream, route)
 

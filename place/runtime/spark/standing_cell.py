@@ -1,0 +1,338 @@
+"""A standing cell: one cell of the matrix, in the memory of one long task of Spark.
+
+For each tick it reads its inputs, goes on from its state, and writes what follows; it gets names
+and returns names, and readings and deltas are in files. What it has in memory is as of the last
+tick that it ran. If the driver's last manifest names another state, because a tick was not
+committed or the task is a new one, it begins with the saved state instead.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from place.engine.changes import Change, settle
+from place.engine.checkpoint import load_worker, save_worker
+from place.engine.matrix import Place
+from place.engine.partial_answers import Found, PartialAnswer
+from place.engine.worker import Segment, Told, Worker
+from place.model import deadline
+from place.model.deadline import OutOfTime
+from place.model.reading import Advance
+from place.model.types import Row
+from place.plan.catalog import Catalog, fold
+from place.plan.explain import Observed
+from place.plan.query import Query
+from place.runtime.durable.crash import CELL, point
+from place.runtime.durable.manifest import Posted, Saved
+from place.runtime.durable.outbox import write_outbox
+from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.storage import Storage
+from place.runtime.intake.check import Rejected, last_late, late_readings
+from place.runtime.spark.catalogs import Update, read_tables
+from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput, read_told
+from place.runtime.spark.parts import write_parts
+from place.runtime.spark.route import Routing
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all cells have to know of a tick, or of a question. `before` is the version of the
+    catalog of the saved states, `after` that of now, and `clocks` are the last complete instants of
+    streams then."""
+
+    tick: int
+    attempt: str
+    before: int
+    after: int
+    states: Mapping[str, Saved]
+    driver: int
+    clocks: Mapping[str, int | None] = field(default_factory=dict)
+    seconds: float | None = None
+    """How long queries that begin, or are asked, may take in a cell."""
+
+
+@dataclass(frozen=True)
+class RunTick:
+    """Run a tick."""
+
+    job: Job
+    inputs: Sequence[TickInput]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Tell this cell's parts of the answers of queries, of at most so many rows each."""
+
+    job: Job
+    queries: Sequence[Query]
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Tell what has passed through the plan of a query; one that is not registered is asked."""
+
+    job: Job
+    query: Query
+
+
+Request = RunTick | Probe | Observe
+
+
+@dataclass
+class CellResult:
+    """What a cell has done in a tick, in names and numbers."""
+
+    cell: str
+    state: Saved | None = None
+    outbox: Posted | None = None
+    open: Posted | None = None
+    """Deltas that have to be settled with those of other cells."""
+    parts: str | None = None
+    """The file of parts of answers that several cells hold together."""
+    quarantine: tuple[str, ...] = ()
+    readings: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why a reading of a stream was set aside, where any was."""
+    objects: dict[str, int] = field(default_factory=dict)
+    clocks: dict[str, int | None] = field(default_factory=dict)
+    instants: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    times: dict[str, float] = field(default_factory=dict)
+    is_out_of_time: bool = False
+    """Queries that begin took too long, and nothing was done."""
+
+
+Probed = tuple[list[Row], bytes | None, int]
+"""A cell's part of an answer: rows, or a part as `write_parts` has it; and how many rows these are,
+of which none are made if they are too many."""
+
+Answer = CellResult | list[Probed] | tuple[Observed, bytes | None] | None
+"""What a request is answered with; None if a question took too long."""
+
+
+class StandingCell:
+    """A cell and what it has in memory: its worker, and the versions of the catalog in use."""
+
+    def __init__(self, storage: Storage, place: Place, threads: int) -> None:
+        self._storage = storage
+        self._place = place
+        self._threads = threads
+        self._catalogs: dict[int, Catalog] = {}
+        self._kept: tuple[str, Worker] | None = None
+        """The worker, and the token of the state that it is in."""
+
+    @property
+    def name(self) -> str:
+        """Its name in manifests and in the names of files."""
+        return f"{self._place.row}-{self._place.column}"
+
+    def answer(self, request: Request, updates: Sequence[Update], *, is_first: bool) -> Answer:
+        """Do what is asked, with the catalogs that came with it; whether it is asked for the first
+        time matters only to tests that end cells."""
+        job = request.job
+        for update in updates:
+            self._catalogs[update.version] = update.applied(self._catalogs)
+        wanted = (job.before, job.after)
+        self._catalogs = {v: c for v, c in self._catalogs.items() if v in wanted}
+        if isinstance(request, RunTick):
+            if is_first:
+                point(CELL, job.tick, os.getpid())
+            return self._run(job, request.inputs)
+        if isinstance(request, Probe):
+            return self._probe(job, request.queries, request.most)
+        return self._observe(job, request.query)
+
+    def _run(self, job: Job, inputs: Sequence[TickInput]) -> CellResult:
+        """One tick: from the saved state to the next, and its deltas."""
+        result = CellResult(self.name)
+        clock = _Stopwatch(result.times)
+        worker = self._resume(job)
+        clock.lap("load")
+        after = self._catalogs[job.after]
+        routing = Routing(self._storage, job.tick, job.attempt, after.streams, job.clocks)
+        told, rejected = _gather(routing, inputs, result)
+        clock.lap("route")
+        found: list[Found] = []
+        if worker.catalog.version != job.after:
+            try:
+                with deadline.at_most(job.seconds):
+                    found += worker.become(after, read_tables(self._storage, after))
+            except OutOfTime:  # nothing that should be tried again; the worker is not kept
+                return replace(result, is_out_of_time=True)
+        found += worker.take(told)
+        changes = [each for each in found if isinstance(each, Change)]
+        parts = [each for each in found if isinstance(each, PartialAnswer)]
+        clock.lap("match")
+        alone = self._place.matrix.rows * self._place.matrix.columns == 1
+        settled = settle([change for change in changes if alone or change.is_settled])
+        unsettled = [] if alone else [change for change in changes if not change.is_settled]
+        clock.lap("answer")
+        point("state", job.tick, job.driver)
+        # Each attempt of a cell has names of its own: one that was given up may still be writing.
+        token = f"{job.tick:012d}-{job.attempt}-{uuid.uuid4().hex[:8]}"
+        file = f"state/{result.cell}/{token}.arrow"
+        state = save_worker(worker)
+        size = self._storage.write(file, lambda out: write_tables(out, state))
+        result.state = Saved(file, token, size)
+        clock.lap("state")
+        point("outbox", job.tick, job.driver)
+        if settled:
+            posted = f"outbox/{token}-{result.cell}.arrow"
+            result.outbox = Posted(posted, *write_outbox(self._storage, posted, settled))
+        if unsettled:
+            posted = f"segments/{token}-{result.cell}-open.arrow"
+            result.open = Posted(posted, *write_outbox(self._storage, posted, unsettled))
+        if parts:
+            result.parts = f"segments/{token}-{result.cell}-parts.arrow"
+            self._storage.write(result.parts, lambda out: write_parts(out, parts))
+        clock.lap("outbox")
+        self._set_aside(routing, worker, rejected, result)
+        _tell(worker, result)
+        self._keep(token, worker)
+        return result
+
+    def _set_aside(
+        self,
+        routing: Routing,
+        worker: Worker,
+        rejected: Mapping[str, list[Rejected]],
+        result: CellResult,
+    ) -> None:
+        """Set readings aside that could not be read, or came too late; one cell tells for all."""
+        if (self._place.row, self._place.column) != (0, 0):
+            result.quarantine, result.bad, result.reasons = (), {}, {}
+            return
+        for stream, bad in rejected.items():
+            result.bad[stream] = result.bad.get(stream, 0) + len(bad)
+            result.quarantine += routing.set_aside(stream, bad)
+            if bad:
+                result.reasons[stream] = str(bad[0])
+        for segment in worker.aside:
+            definition = routing.streams[fold(segment.stream)]
+            late = late_readings(definition, segment.table)
+            result.quarantine += routing.set_aside(segment.stream, late)
+            result.reasons[segment.stream] = last_late(definition, segment.table)
+
+    def _probe(self, job: Job, queries: Sequence[Query], most: int | None) -> list[Probed] | None:
+        """This cell's parts of the answers of queries; None if they take too long."""
+        worker = self._resume(job)
+        tables = read_tables(self._storage, worker.catalog)
+        try:
+            with deadline.at_most(job.seconds):
+                asked = [worker.probe(query, tables) for query in queries]
+        except OutOfTime:  # the worker, in which a query was left in the middle, is not kept
+            return None
+        answers: list[Probed] = []
+        for found in asked:
+            parts = [each for each in found if isinstance(each, PartialAnswer)]
+            changes = settle([each for each in found if isinstance(each, Change)])
+            count = sum(map(len, changes))
+            made = changes if most is None or count <= most else []
+            rows = [delta.row for change in made for delta in change.deltas()]
+            answers.append((rows, _packed(parts), count))
+        self._keep_as_saved(job, worker)
+        return answers
+
+    def _observe(self, job: Job, query: Query) -> tuple[Observed, bytes | None] | None:
+        """What has passed through the plan of a query, and the part of one that is not registered,
+        as `write_parts` has it. None if it takes too long."""
+        worker = self._resume(job)
+        parts: list[PartialAnswer] = []
+        if worker.catalog.queries.get(fold(query.name)) == query:
+            seen = worker.observed(query)
+        else:
+            try:
+                with deadline.at_most(job.seconds):
+                    tables = read_tables(self._storage, worker.catalog)
+                    found, seen = worker.trial(query, tables)
+            except OutOfTime:
+                return None
+            parts = [each for each in found if isinstance(each, PartialAnswer)]
+        self._keep_as_saved(job, worker)
+        return seen, _packed(parts)
+
+    def _resume(self, job: Job) -> Worker:
+        """The worker as the last manifest has left it. It is kept again only when all went well."""
+        saved, kept = job.states.get(self.name), self._kept
+        self._kept = None
+        if saved is None:
+            return Worker(self._place, self._threads)
+        if kept is not None and kept[0] == saved.token:
+            return kept[1]
+        catalog = self._catalogs[job.before]
+        state = load_pack(self._storage, saved.file).tables
+        tables = read_tables(self._storage, catalog)
+        return load_worker(self._place, catalog, tables, state, self._threads)
+
+    def _keep_as_saved(self, job: Job, worker: Worker) -> None:
+        if self.name in job.states:
+            self._keep(job.states[self.name].token, worker)
+
+    def _keep(self, token: str, worker: Worker) -> None:
+        # Of one that is bloated the next tick loads the state, with only the texts in use.
+        self._kept = None if worker.is_bloated() else (token, worker)
+
+
+def _packed(parts: Sequence[PartialAnswer]) -> bytes | None:
+    if not parts:
+        return None
+    out = pa.BufferOutputStream()
+    write_parts(out, parts)
+    content: bytes = out.getvalue().to_pybytes()
+    return content
+
+
+def _gather(
+    routing: Routing, inputs: Sequence[TickInput], result: CellResult
+) -> tuple[list[Told], dict[str, list[Rejected]]]:
+    """The inputs in their order, and what could not be read."""
+    told: list[Told] = []
+    rejected: dict[str, list[Rejected]] = {}
+    for item in inputs:
+        if isinstance(item, FileInput):
+            routed = routing.read(item)
+            told.append(Segment(item.stream, routed.segment))
+            rejected.setdefault(item.stream, []).extend(routed.rejected)
+        elif isinstance(item, PackInput):
+            told += read_told(routing.storage, item.file)
+            result.quarantine += item.quarantine
+            result.times["route"] = max(result.times.get("route", 0.0), item.seconds)
+            if item.stream is not None:
+                result.bad[item.stream] = result.bad.get(item.stream, 0) + item.bad
+                if item.reason:
+                    result.reasons[item.stream] = item.reason
+        elif isinstance(item, StepsInput):
+            told += routing.make(item)
+        else:
+            told.append(Advance(item.time, item.stream))
+    result.rows = sum(item.table.num_rows for item in told if isinstance(item, Segment))
+    return told, rejected
+
+
+def _tell(worker: Worker, result: CellResult) -> None:
+    result.readings, result.late = dict(worker.readings), dict(worker.late)
+    result.objects = {name: worker.objects(name) for name in worker.readings}
+    result.clocks = worker.clocks.times()
+    result.instants = {
+        ",".join(sorted(streams)): line.instant for streams, line in worker.timelines.items()
+    }
+
+
+class _Stopwatch:
+    def __init__(self, times: dict[str, float]) -> None:
+        self._times = times
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self._times[name] = self._times.get(name, 0.0) + now - self._last
+        self._last = now
