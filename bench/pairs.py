@@ -144,7 +144,7 @@ def measure(setting: Setting) -> Figures:
     for tick in range(-2, setting.ticks):
         instant = world.first() if tick == -2 else world.next()
         points, moved = instant.points[:, :2].copy(), instant.changed_points
-        steps = np.hstack([points, before])
+        steps = np.ascontiguousarray(np.hstack([points, before]).T)
         start = time.perf_counter()
         found = near_changes(steps, steps, reach, setting.threads)
         times["pairs"].append(time.perf_counter() - start)

@@ -59,7 +59,7 @@ def test_changes_are_those_of_all_pairs(
     length = 25.0 if space is Space.PLANAR else 3_000_000.0
     reach = reach_of(length, closed=closed, sphere=space is Space.WGS84)
     points = [
-        np.hstack([_points(space, now), _points(space, then)])
+        np.hstack([_points(space, now), _points(space, then)]).T.copy()
         for now, then in zip(after, before, strict=True)
     ]
     if is_self:
@@ -79,14 +79,14 @@ def test_changes_are_those_of_all_pairs(
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_points_have_few_changes(count: int) -> None:
-    points = np.array([[0.0, 0.0, 9.0, 9.0], [0.0, 1.0, 0.0, 1.0]])[:count]
+    points = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])[:, :count].copy()
     found = near_changes(points, points, reach_of(1.0, closed=True, sphere=False))
     assert len(found.came[0]) == (count == 2)
     assert not len(found.left[0])
 
 
 def test_nothing_is_near_where_all_is_nowhere() -> None:
-    points = np.full((10, 4), np.nan)
+    points = np.full((4, 10), np.nan)
     found = near_changes(points, points, reach_of(0.0, closed=True, sphere=False))
     assert not len(found.came[0])
     assert not len(found.left[0])
@@ -103,7 +103,7 @@ def test_changes_are_those_of_a_tree(spread: float, threads: int) -> None:
     after[:20] = rng.random((20, 2))  # some jump, so that one walk is not enough
     for start in (0, 20):
         now, then = after[start:], before[start:]
-        points = np.hstack([now, then])
+        points = np.hstack([now, then]).T.copy()
         found = near_changes(points, points, reach_of(reach, closed=True, sphere=False), threads)
         pairs = [
             {

@@ -174,24 +174,22 @@ class NearMoves:
         stays = np.concatenate([some.ids[moves.stays], ~standing])
         ids, old_ids = some.ids[moves.begins], some.ids[moves.ends]
         axes, count = 3 if self._sphere else 2, len(ids)
-        points = np.empty((count + len(stays), 2 * axes))
-        self._place(source, elements, ids, points[:count, :axes])
-        self._place(source, elements, old_ids, points[:count, axes:])
+        points = np.empty((2 * axes, count + len(stays)))
+        self._place(source, elements, ids, points[:axes, :count])
+        self._place(source, elements, old_ids, points[axes:, :count])
         if len(stays):
-            self._place(source, elements, stays, points[count:, :axes])
-            points[count:, axes:] = points[count:, :axes]
+            self._place(source, elements, stays, points[:axes, count:])
+            points[axes:, count:] = points[:axes, count:]
             ids, old_ids = np.concatenate([ids, stays]), np.concatenate([old_ids, stays])
         return _Steps(old_ids, ids, points)
 
     def _place(self, source: int, elements: Elements, ids: Longs, points: Floats) -> None:
         """Write down where elements are."""
         beside: list[Columns | None] = [None, None]
-        beside[source] = elements.pick(ids, self._read[source])
-        found = places_of(self._space, self._places[source], beside, len(ids), self._dictionary)
-        for axis, numbers in enumerate(found):
-            points[:, axis] = numbers
-        if any(nulls.any() for nulls in beside[source].nulls):  # type: ignore[union-attr]
-            points[np.isnan(points).any(axis=1)] = np.nan
+        beside[source] = rows = elements.pick(ids, self._read[source])
+        points[:] = places_of(self._space, self._places[source], beside, len(ids), self._dictionary)
+        if any(nulls.any() for nulls in rows.nulls):
+            points[:, np.isnan(points).any(axis=0)] = np.nan
 
 
 def _is_near(condition: Expression) -> bool:

@@ -77,8 +77,16 @@ class Versions:
             picked.nulls = [held.nulls[i][slots] for i in columns]
             return picked
         picked.values = [pick_versions(rows.values[i], held.values[i], ids) for i in columns]
-        picked.nulls = [pick_versions(rows.nulls[i], held.nulls[i], ids) for i in columns]
+        picked.nulls = [self._nulls(i, ids) for i in columns]
         return picked
+
+    def _nulls(self, column: int, ids: Longs) -> Bools:
+        """Where a column of versions is NULL; most often there is no NULL at all."""
+        new, old = self.messages.rows.nulls[column], self.store.columns.nulls[column]
+        if not new.any() and not old[: self.store.size].any():
+            return np.zeros(len(ids), np.bool_)
+        found: Bools = pick_versions(new, old, ids)
+        return found
 
     def alive(self, ids: Longs) -> Bools:
         """Is there an object in each version?"""

@@ -1,9 +1,9 @@
 """Who came near whom, and who is no longer: pairs of points that move, old places against new.
 
-A point is a row with its place now and its place before: x and y in the plane, unit vectors on the
-sphere; NaN is nowhere. Two points are near if their DISTANCE is within a reach, by the same
-expressions as `place/model/space.py`: a measure decides all but those that lie on the border to a
-rounding.
+Points are arrays with a row for each coordinate of now, and one for each of before: x and y in the
+plane, unit vectors on the sphere; NaN is nowhere. Two points are near if their DISTANCE is within a
+reach, by the same expressions as `place/model/space.py`: a measure decides all but those that lie
+on the border to a rounding.
 
 Points are sorted into squares by where they are now. If steps are short beside the reach, one walk
 over the squares, a step wider, sees all that came and all that left; otherwise a second one over
@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 from place.kernels.arrays import Bools, Floats, Ints, Longs, Words
-from place.kernels.order import Pool, scatter_rows, start_squares
+from place.kernels.order import Pool, start_squares
 
 EARTH_RADIUS = 6_371_008.8
 SURE = 1e-9
@@ -67,7 +67,8 @@ class _Squares(NamedTuple):
 
 
 class _Laid(NamedTuple):
-    """Points in the order of their squares, their numbers, and where each square begins."""
+    """Points in the order of their squares, each in one row, their numbers, and where each square
+    begins."""
 
     points: Floats
     numbers: Ints
@@ -104,9 +105,9 @@ def near_changes(one: Floats, other: Floats, reach: Reach, threads: int = 1) -> 
         steps = 2 * steps
     wider = 1 + steps / reach.span
     if wider.prod() <= WIDEST:
-        grid = _squares_of(low, high, reach.span * wider, len(other))
+        grid = _squares_of(low, high, reach.span * wider, other.shape[1])
         return _walked(one, other, moved, grid, reach, pool, both=True)
-    grid = _squares_of(low, high, reach.span * np.ones_like(low), len(other))
+    grid = _squares_of(low, high, reach.span * np.ones_like(low), other.shape[1])
     came = _walked(one, other, moved, grid, reach, pool, both=False).came
     back = _turned(one)
     other = back if one is other else _turned(other)
@@ -115,8 +116,7 @@ def near_changes(one: Floats, other: Floats, reach: Reach, threads: int = 1) -> 
 
 def _turned(points: Floats) -> Floats:
     """The same points with their places before as those of now."""
-    axes = points.shape[1] // 2
-    return np.concatenate([points[:, axes:], points[:, :axes]], axis=1)
+    return np.roll(points, len(points) // 2, axis=0)
 
 
 def _surveyed(points: Floats) -> tuple[Floats, Floats, Floats, Bools]:
@@ -183,27 +183,20 @@ def _walked(
 def _lay(points: Floats, grid: _Squares, pool: Pool) -> _Laid:
     """Points in the order of their squares; the first square is that of those that are nowhere."""
 
-    def placed(low: int, high: int) -> tuple[Ints, Words]:
-        found: tuple[Ints, Words] = _place(points[low:high], *grid)
+    def placed(begin: int, end: int) -> tuple[Ints, Words]:
+        found: tuple[Ints, Words] = _place(points, begin, end, *grid)
         return found
 
-    cuts = pool.cut(len(points))
+    axes, size = len(points) // 2, points.shape[1]
+    cuts = pool.cut(size)
     parts = pool.map(partial(placed, *cut) for cut in cuts)
     counts = np.stack([part[1] for part in parts]) if len(parts) > 1 else parts[0][1][None, :]
     nowhere = int(counts[:, 0].sum())
     starts = start_squares(counts)
-    numbers, ordered = np.empty(len(points), np.int32), np.empty(points.shape)
+    numbers, ordered = np.empty(size, np.int32), np.empty((size, 2 * axes))
     pool.map(
-        partial(
-            scatter_rows,
-            points[low:high],
-            np.arange(low, high, dtype=np.int32),
-            squares,
-            places,
-            numbers,
-            ordered,
-        )
-        for (low, high), (squares, _), places in zip(cuts, parts, counts, strict=True)
+        partial(_scatter, points, begin, squares, places, numbers, ordered)
+        for (begin, _), (squares, _), places in zip(cuts, parts, counts, strict=True)
     )
     if nowhere:
         starts -= np.minimum(starts, np.uint32(nowhere))
@@ -213,13 +206,13 @@ def _lay(points: Floats, grid: _Squares, pool: Pool) -> _Laid:
 @njit(nogil=True, cache=True)
 def _survey(points):
     """What `_surveyed` tells."""
-    axes = points.shape[1] // 2
+    axes, size = len(points) // 2, points.shape[1]
     low, high, steps = np.zeros(axes), np.zeros(axes), np.zeros(axes)
-    moved = np.zeros(len(points), np.bool_)
+    moved = np.zeros(size, np.bool_)
     for axis in range(axes):
         least, most, longest = np.inf, -np.inf, 0.0
-        for i in range(len(points)):
-            now, then = points[i, axis], points[i, axis + axes]
+        for i in range(size):
+            now, then = points[axis, i], points[axis + axes, i]
             least = min(least, min(now, then))
             most = max(most, max(now, then))
             longest = max(longest, abs(now - then))
@@ -235,28 +228,40 @@ def _square(value, low, scale, count):
 
 
 @njit(nogil=True, cache=True)
-def _place(points, low, scale, counts, around):
-    """The square of each point, by where it is now or else was before, and the counts of squares.
+def _place(points, begin, end, low, scale, counts, around):
+    """The squares of some points, by where they are now or else were, and the counts of squares.
 
     Squares are numbered row by row from 1 on. Each row has some empty ones at both ends, so that
     what is around a square needs no care.
     """
-    axes = points.shape[1] // 2
+    axes = len(points) // 2
     width = counts[0] + 2 * around[0]
     found = np.zeros(width * counts[1] * counts[2] + 2, np.uint32)
-    squares = np.empty(len(points), np.int32)
-    for i in range(len(points)):
-        first = 0 if points[i, 0] == points[i, 0] else axes
-        x = points[i, first]
+    squares = np.empty(end - begin, np.int32)
+    for i in range(begin, end):
+        first = 0 if points[0, i] == points[0, i] else axes
+        x = points[first, i]
         at = np.int64(0)
         if x == x:
             if axes == 3:
-                at = _square(points[i, first + 2], low[2], scale[2], counts[2]) * counts[1]
-            at += _square(points[i, first + 1], low[1], scale[1], counts[1])
+                at = _square(points[first + 2, i], low[2], scale[2], counts[2]) * counts[1]
+            at += _square(points[first + 1, i], low[1], scale[1], counts[1])
             at = at * width + _square(x, low[0], scale[0], counts[0]) + around[0] + 1
-        squares[i] = at
+        squares[i - begin] = at
         found[np.uint64(at)] += np.uint32(1)
     return squares, found
+
+
+@njit(nogil=True, cache=True)
+def _scatter(points, begin, squares, places, numbers, ordered):
+    """Puts points where their squares are, given those from `begin` on; `places` is where each
+    square's next one goes."""
+    for i in range(len(squares)):
+        at = np.uint64(places[squares[i]])
+        places[squares[i]] += np.uint32(1)
+        numbers[at] = begin + i
+        for axis in range(len(points)):
+            ordered[at, axis] = points[axis, begin + i]
 
 
 @njit(nogil=True, cache=True)
