@@ -112,9 +112,14 @@ def _query_row(catalog: Catalog, query: Query, counts: Counts) -> Row:
 
 
 def _trigger_row(catalog: Catalog, query: Query, counts: Counts) -> Row:
+    return variables_of(query), " ".join(catalog.text_of("trigger", query.name).split())
+
+
+def variables_of(query: Query) -> str:
+    """The variables of a trigger, as SHOW TRIGGERS lists them."""
     trigger = query.trigger
     aliases = [] if trigger is None else [s.alias for s in query.sources[: trigger.variables]]
-    return ", ".join(aliases), " ".join(catalog.text_of("trigger", query.name).split())
+    return ", ".join(aliases)
 
 
 def _table_row(catalog: Catalog, table: Table, counts: Counts) -> Row:

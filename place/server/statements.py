@@ -15,7 +15,7 @@ from place.errors import PlaceError, StatementError
 from place.model.result import Result
 from place.model.types import Row
 from place.plan.catalog import PLURALS, fold
-from place.plan.kinds import KINDS, kind_of
+from place.plan.kinds import KINDS, kind_of, variables_of
 from place.plan.query import Query
 from place.runtime.interface import tick_of
 from place.server.access import Who
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("place.server")
 MOST_ROWS = 5_000_000
 """Rows of the first answers of a client's queries in one tick, at most."""
+OWN_LISTS = tuple(kind.name for kind in KINDS.values() if kind.owned)
+"""Of these kinds SHOW tells everybody their own."""
+HIDDEN = (*OWN_LISTS, "sink")
+"""Of these kinds names are not told to others."""
 PATTERN = re.compile(r"[{}\[\]*?\\]")
 """What would make a pattern of a path for those who read it; `{../a,b}` leads anywhere."""
 
@@ -96,8 +100,8 @@ def _run_of(written: Written, who: Who) -> str | None:
 def _single(server: Server, who: Who, written: Written, text: str) -> Result:
     statement, sql, offset = written.statement, written.sql, written.offset
     _check_role(server, who, statement)
-    if isinstance(statement, s.Show) and statement.kind == "query":
-        return _queries(server, who)
+    if isinstance(statement, s.Show) and statement.kind in OWN_LISTS:
+        return _own(server, who, statement.kind)
     try:
         return server.session.run(sql, text, offset)
     except StatementError as error:
@@ -165,7 +169,7 @@ def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> 
         allowed, error = _allowed(server, who, changes)
         results = _forget_suspended(server, allowed)
         before = server.session.catalog.queries
-        new = [c.name.text for c, _ in allowed if isinstance(c, s.RegisterQuery)]
+        new = [c.name.text for c, _ in allowed if isinstance(c, s.Registration)]
         new = [name for name in dict.fromkeys(new) if fold(name) not in before]
         tick = tick_of(runtime) + 1
         # Known before they are there: a query must never be without its owner.
@@ -196,7 +200,7 @@ def _allowed(
     for statement, sql in changes:
         try:
             _check_owner(server, who, statement)
-            if isinstance(statement, s.RegisterQuery):
+            if isinstance(statement, s.Registration):
                 _check_name(statement.name)
                 rest = server.quotas.rest(who) if rest is None else rest
                 if fold(statement.name.text) not in server.suspended:
@@ -218,9 +222,8 @@ def _forget_suspended(server: Server, allowed: list[tuple[Change, str]]) -> list
     ]
     for each in drops:
         allowed.remove(each)
-    names = [statement.name.text for statement, _ in drops]
-    _unsuspend(server, names)
-    return [Result(f'query "{name}" dropped') for name in names]
+    _unsuspend(server, [statement.name.text for statement, _ in drops])
+    return [Result(f'{drop.kind} "{drop.name.text}" dropped') for drop, _ in drops]
 
 
 def _unsuspend(server: Server, names: Iterable[str]) -> None:
@@ -240,18 +243,20 @@ def suspend(server: Server, query: Query, reason: str) -> bool:
         # Known before it is dropped: a query must never be lost. If it is not, the start forgets.
         server.store.suspend(key, Suspended(query.name, owner, text, reason, time.time()))
         server.suspended = server.store.suspended()
-        drop = "DROP QUERY " + '"' + query.name.replace('"', '""') + '"'
+        drop = f"DROP {query.kind.upper()} " + '"' + query.name.replace('"', '""') + '"'
         statement = parse_one(drop)
         assert isinstance(statement, s.Drop)
         try:
             server.session.change([(statement, drop)])
         except PlaceError as error:  # an operator's sink needs it
             _unsuspend(server, [query.name])
-            LOG.error('query "%s" should be suspended, because %s; %s', query.name, reason, error)
+            LOG.error(
+                '%s "%s" is not suspended, although %s; %s', query.kind, query.name, reason, error
+            )
             return False
         finally:
             _settle(server, catalog.queries, [], reason)
-    LOG.warning('query "%s" of %s is suspended: %s', query.name, owner, reason)
+    LOG.warning('%s "%s" of %s is suspended: %s', query.kind, query.name, owner, reason)
     return True
 
 
@@ -263,7 +268,7 @@ def resume(server: Server, who: Who, name: str) -> None:
     owner = Who(found.owner, "admin" if server.store.is_admin(found.owner) else "client")
     with limits.within(server.limits_of(who)):
         statement = parse_one(found.statement)
-        assert isinstance(statement, s.RegisterQuery)
+        assert isinstance(statement, s.Registration)
         _change(server, owner, [(statement, found.statement)])
 
 
@@ -282,7 +287,7 @@ def _settle(server: Server, before: Any, new: list[str], reason: str | None = No
 def _check_owner(server: Server, who: Who, statement: Change) -> None:
     if who.is_admin:
         return
-    if not isinstance(statement, s.RegisterQuery | s.Drop) or who.role != "client":
+    if not isinstance(statement, s.Registration | s.Drop) or who.role != "client":
         raise Refused(403, "not_allowed", f"the role {who.role} may not execute this statement")
     name = statement.name.text
     found = server.session.catalog.queries.get(fold(name))
@@ -293,9 +298,11 @@ def _check_owner(server: Server, who: Who, statement: Change) -> None:
     if isinstance(statement, s.Drop):
         is_there = found is not None or is_suspended
         if not is_theirs or (not is_there and not statement.if_exists):
-            raise not_found("query", name)
+            raise not_found(statement.kind, name)
     elif not is_theirs:
-        raise Refused(409, "conflict", f'query "{name}" exists already', hint="choose another name")
+        kind = kind_of(statement).name
+        taken = f'{kind} "{name}" exists already'
+        raise Refused(409, "conflict", taken, hint="choose another name")
 
 
 def _check_name(name: s.Name) -> None:
@@ -317,7 +324,7 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
     if isinstance(statement, s.Explain):
         if isinstance(statement.target, s.Name):
             server.find(who, statement.target.text)
-        elif isinstance(statement.target, s.RegisterQuery):
+        elif isinstance(statement.target, s.Registration):
             _check_owner(server, who, statement.target)
         return
     if isinstance(statement, s.Show) and KINDS[statement.kind].public:
@@ -344,20 +351,22 @@ def _discreet(who: Who, error: StatementError) -> StatementError:
     """An error whose hint does not name what is none of theirs."""
     hint = error.hint
     if not who.is_admin and hint:
-        names_kind = hint.endswith((" is a query", " is a sink"))
-        if names_kind or error.message.startswith(('query "', 'sink "')):
+        names_kind = any(f'" is a {kind}' in hint for kind in HIDDEN)
+        if names_kind or error.message.startswith(tuple(f'{kind} "' for kind in HIDDEN)):
             error.hint = None
     return error
 
 
-def _queries(server: Server, who: Who) -> Result:
-    """SHOW QUERIES: those that they may see."""
+def _own(server: Server, who: Who, kind: str) -> Result:
+    """SHOW QUERIES or SHOW TRIGGERS: those that they may see."""
     catalog = server.session.catalog
     rows: list[Row] = []
     for query in server.visible(who):
-        text = one_line(catalog, "query", query.name)
-        rows.append((query.name, server.hub.size(query.name), text))
-    return listing("query", rows)
+        if query.kind == kind:
+            text = one_line(catalog, kind, query.name)
+            about = server.hub.size(query.name) if kind == "query" else variables_of(query)
+            rows.append((query.name, about, text))
+    return listing(kind, rows)
 
 
 # Files
