@@ -136,8 +136,8 @@ class Statements:
 
     def _too_slow(self, statements: Sequence[tuple[s.Change, str]]) -> LimitError:
         """The error of a tick that took too long; what stands before its queries takes effect."""
-        names = [each.name for each, _ in statements if isinstance(each, s.RegisterQuery)]
-        first = next(i for i, (c, _) in enumerate(statements) if isinstance(c, s.RegisterQuery))
+        names = [each.name for each, _ in statements if isinstance(each, s.Registration)]
+        first = next(i for i, (c, _) in enumerate(statements) if isinstance(c, s.Registration))
         if first:
             self._tick(statements[:first])
         return registration_too_slow([name.text for name in names], names[0].at)

@@ -43,6 +43,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/queries/{name}"): READERS,
     ("POST", "/queries/{name}/resume"): READERS,
     ("GET", "/queries/{name}/answer"): READERS,
+    ("GET", "/queries/{name}/constraints"): READERS,
     ("GET", "/queries/{name}/updates"): READERS,
     ("WS", "/queries/{name}/updates"): READERS,
     ("GET", "/queries/{name}/webhooks"): READERS,

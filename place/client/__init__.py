@@ -84,10 +84,13 @@ class Client:
     def subscribe(self, query: str, after: str | None = None) -> RemoteSubscription:
         """Subscribe to a query: its answer as positive deltas, then every delta.
 
-        With `after`, the id of a delta seen before, only what came after it.
+        With `after`, the id of a delta seen before, only what came after it. A trigger has no
+        answer: its alerts from now on are told.
         """
         found = self._ask("GET", f"/queries/{_quoted(query)}")
         name = found["name"]
+        if after is None and found["kind"] == "trigger":  # so that none is lost when it breaks
+            after = self._ask("GET", f"/queries/{_quoted(name)}/answer")["after"]
         address = self.url.replace("http", "ws", 1) + f"/queries/{_quoted(name)}/updates"
         return RemoteSubscription(
             address, self._headers, name, found["columns"], _types(found), after

@@ -412,6 +412,13 @@ class ConstraintStore:
         """How many matches of a graph were told."""
         return int(self._graphs.rules.graphs[graph, t.MATCHES])
 
+    def counts(self) -> Longs:
+        """By the numbers of all graphs: readings kept, matches told, and pairs compared."""
+        graphs, variables = self._graphs.rules.graphs, self._graphs.rules.variables
+        owners = variables[:, t.GRAPH].clip(0, len(graphs) - 1)
+        kept = np.bincount(owners, variables[:, t.KEPT], len(graphs)).astype(np.int64)
+        return np.stack([kept, graphs[:, t.MATCHES], graphs[:, t.STEPS]], axis=1)
+
     def _measure(self) -> None:
         state = self._state
         state[t.PEAK] = max(state[t.PEAK], state[t.HELD])

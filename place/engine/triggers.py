@@ -8,9 +8,11 @@ order, which finds all matches and lets go of readings that can be in none any m
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +33,24 @@ from place.kernels.arrays import Floats, Longs, runs_of
 from place.model.schema import Stream
 from place.plan.explain import Observed
 from place.plan.query import Query
+
+MOST_COUNTED = 10_000
+"""Of so many triggers of a cell the counts are told with each tick."""
+
+
+class TriggerCounts(NamedTuple):
+    """Readings that a trigger keeps, once for each variable that they may stand for, and how many
+    matches, alerts and comparisons of two readings there were."""
+
+    kept: int = 0
+    matches: int = 0
+    alerts: int = 0
+    pairs: int = 0
+
+    def since(self, before: TriggerCounts) -> TriggerCounts:
+        """What has come since, and what is kept now."""
+        came = (new - old for new, old in zip(self[1:], before[1:], strict=True))
+        return TriggerCounts(self.kept, *came)
 
 
 @dataclass
@@ -210,6 +230,24 @@ class Triggers:
         """The next instant at which an alert may be told, if nothing comes."""
         return min(NEVER, self.store.next_deadline())
 
+    def counts(self) -> dict[str, TriggerCounts]:
+        """What triggers of this cell keep, and what came of it since they began here; of very many
+        triggers the first."""
+        known = list(itertools.islice(self.registered.values(), MOST_COUNTED))
+        if not known:
+            return {}
+        owners = np.repeat(np.arange(len(known)), [len(each.graphs) for each in known])
+        graphs = [graph for each in known for graph in each.graphs.values()]
+        of_graphs = self.store.counts()[graphs]
+        kept, matches, pairs = (
+            np.bincount(owners, column, len(known)).astype(np.int64).tolist()
+            for column in of_graphs.T
+        )
+        return {
+            each.query.name: TriggerCounts(kept[i], matches[i], each.alerts, pairs[i])
+            for i, each in enumerate(known)
+        }
+
     def observed(self, name: str) -> Observed:
         """What was seen of a trigger: the readings that it keeps, and what came of them."""
         known = self.registered[name]
@@ -221,9 +259,9 @@ class Triggers:
             kept = [a + b for a, b in zip(kept, store.held_of(graph).tolist(), strict=True)]
         names = [source.alias for source in known.query.sources[: trigger.roles]]
         waiting = np.isin(store.pending()[0], graphs).sum()
-        counted = ", ".join(f"{n:,} for {each}" for each, n in zip(names, kept, strict=True))
+        listed = (f"{count:,} for {name}" for name, count in zip(names, kept, strict=True))
         notes = [
-            f"keeps {counted}",
+            f"keeps {', '.join(listed)}",
             f"{sum(map(store.matches_of, graphs)):,} matches,"
             f" {known.alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
         ]

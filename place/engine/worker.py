@@ -22,6 +22,7 @@ from place.engine.objects import Messages, Objects
 from place.engine.observed import observed
 from place.engine.partial_answers import Found
 from place.engine.timeline import Timeline
+from place.engine.triggers import TriggerCounts
 from place.model import deadline
 from place.model.clock import Clocks
 from place.model.reading import Advance
@@ -73,6 +74,7 @@ class Worker:
         self.aside: list[Segment] = []
         """The readings of the last tick that were late."""
         self._seen = Observed()
+        self._counted: dict[str, TriggerCounts] = {}
 
     # The catalog
 
@@ -99,6 +101,8 @@ class Worker:
         }
         found: list[Found] = []
         over: dict[frozenset[str], int] = {}
+        for query in ended:
+            self._counted.pop(query.name, None)
         for streams, queries in _by_streams(ended):
             timeline = self._timeline(streams)
             over[streams] = timeline.instant
@@ -332,12 +336,21 @@ class Worker:
         """What has passed through the plan of a registered query."""
         return observed(self.timelines[query.streams].cell, query.name)
 
+    def trigger_counts(self) -> dict[str, TriggerCounts]:
+        """What each trigger of this cell keeps, and what came of it since this was asked last."""
+        before, self._counted = self._counted, {}
+        for timeline in self.timelines.values():
+            self._counted |= timeline.cell.triggers.counts()
+        blank = TriggerCounts()
+        return {name: now.since(before.get(name, blank)) for name, now in self._counted.items()}
+
     def trial(self, query: Query, table_of: TableOf) -> tuple[list[Found], Observed]:
         """The answer of a query that is not registered, and what passed through its plan."""
         return self._probed(query, table_of), self._seen
 
     def _probed(self, query: Query, table_of: TableOf) -> list[Found]:
         if query.trigger is not None:
+            self._seen = Observed()
             return []  # alerts are told, not held
         tables = {name: table_of(name) for name in query.tables}
         timeline = self.timelines.get(query.streams)

@@ -18,9 +18,10 @@ HELP = {
     "queries": "registered queries",
     "webhooks": "webhooks",
     "subscriptions": "open subscriptions",
-    "state": "bytes of the answers of all its queries, about",
-    "answer": "values (rows times columns) of one query's answer",
+    "state": "bytes of the answers of all its queries and its triggers' readings, about",
+    "answer": "values (rows times columns) of one query's answer, or of a trigger's readings",
     "deltas": "deltas of one query in one tick",
+    "pairs": "readings that one trigger compares with each other in one tick",
 }
 
 

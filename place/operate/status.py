@@ -17,6 +17,7 @@ from rich.table import Table
 
 from place.errors import ConfigurationError
 from place.model.time import format_timestamp
+from place.operate.figures import TRIGGER_FIGURES
 from place.operate.quota import clients_of
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.aside import set_aside
@@ -29,6 +30,8 @@ from place.server.store import FILE, ServerStore
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
 RECENT = 20
+MOST_SHOWN = 20
+"""Triggers that are listed."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -92,6 +95,7 @@ def read_status(directory: Path) -> dict[str, Any]:
         "waiting": waiting,
         "set_aside": aside,
         "deltas": last.totals.get("", {}).get("deltas", 0),
+        "triggers": manifests.counts_of(last),
         "streams": {name: _stream(last, name) for name in last.totals if name},
         "sizes": sizes,
         "last": dict(last.metrics) | {"deltas": last.deltas},
@@ -178,6 +182,8 @@ def show(status: dict[str, Any], console: Console) -> None:
         if counts["reason"] is not None:
             said = f"{name}, set aside last: {counts['reason']}"
             console.print(said, markup=False)
+    if status["triggers"]:
+        console.print(_triggers_table(status))
     upright = Table.grid(padding=(0, 4))
     upright.add_row(_stages(status), _sizes(status))
     console.print(upright)
@@ -207,6 +213,17 @@ def _sizes(status: dict[str, Any]) -> Table:
     for name in DIRECTORIES:
         sizes.add_row(name, f"{status['sizes'][name] / (1 << 20):,.1f}")
     return sizes
+
+
+def _triggers_table(status: dict[str, Any]) -> Table:
+    """The triggers; of very many those that keep the most readings."""
+    triggers = _table("trigger", "readings kept", "matches", "alerts", "pairs compared")
+    found = sorted(status["triggers"].items(), key=lambda each: -each[1]["kept"])
+    for name, counts in found[:MOST_SHOWN]:
+        triggers.add_row(name, *(f"{counts[key]:,}" for key in TRIGGER_FIGURES))
+    if len(found) > MOST_SHOWN:
+        triggers.add_row(f"{len(found) - MOST_SHOWN:,} more")
+    return triggers
 
 
 def _clients_table(status: dict[str, Any]) -> Table:
@@ -244,6 +261,11 @@ def prometheus(status: dict[str, Any]) -> str:
     metric("lag_seconds", "gauge", "How far event time was behind at the last tick.", lags)
     stages = {_label("stage", s): status.get("last", {}).get(s, 0.0) for s in STAGES}
     metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
+    triggers = status.get("triggers", {})
+    metric("triggers", "gauge", "Triggers.", {"": len(triggers)})
+    for key, (name, kind, text) in TRIGGER_FIGURES.items():
+        told = {_label("trigger", each): counts[key] for each, counts in triggers.items()}
+        metric(name, kind, text, told)
     aside = {"": float(len(status["set_aside"]))}
     metric("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
     sizes = {_label("directory", name): size for name, size in status["sizes"].items()}

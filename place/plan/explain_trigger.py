@@ -105,13 +105,14 @@ def _distances(
 
     def entry(i: int, j: int) -> str:
         reach = constraints.reaches[i][j]
-        return f"{_reach(reach)}{'' if reach == given[i][j] else ' *'}"
+        return f"{show_reach(reach)}{'' if reach == given[i][j] else ' *'}"
 
     metres = " in metres" if query.space is Space.WGS84 else ""
     return _matrix(f"Distance{metres}", names, entry)
 
 
-def _reach(reach: Reach) -> str:
+def show_reach(reach: Reach) -> str:
+    """The bounds of a distance in signs."""
     parts = []
     if reach.least > 0 or reach.least_open:
         parts.append(f"{'>' if reach.least_open else '≥'} {reach.least:g}")

@@ -116,9 +116,10 @@ def _trigger_row(catalog: Catalog, query: Query, counts: Counts) -> Row:
 
 
 def variables_of(query: Query) -> str:
-    """The variables of a trigger, as they are listed."""
-    count = 0 if query.trigger is None else query.trigger.variables
-    return ", ".join(source.alias for source in query.sources[:count])
+    """The variables of a trigger, as SHOW TRIGGERS lists them."""
+    trigger = query.trigger
+    aliases = [] if trigger is None else [s.alias for s in query.sources[: trigger.variables]]
+    return ", ".join(aliases)
 
 
 def _table_row(catalog: Catalog, table: Table, counts: Counts) -> Row:

@@ -143,6 +143,11 @@ class Query:
         return "query" if self.trigger is None else "trigger"
 
     @property
+    def only_adds(self) -> bool:
+        """Are its deltas never taken back, so that they do not add up to its answer?"""
+        return self.arrivals or self.trigger is not None
+
+    @property
     def regions(self) -> tuple[str, ...]:
         """The named regions that were written, which therefore cannot be dropped."""
         own = () if self.region is None else (self.region,)

@@ -78,6 +78,18 @@ UP_TO_DATE = Message("[]", "", "")
 know that the answer is empty."""
 
 
+def nothing_yet(tick: int) -> Message:
+    """The same to a new subscriber of a trigger, with an id to resume after: there is no answer
+    that could be sent again, so that alerts would be lost to whoever connects again without one."""
+    number = id_after(tick)
+    return Message("[]", number, number)
+
+
+def id_after(tick: int) -> str:
+    """The id after which all is that comes with later ticks."""
+    return f"{tick}-{LAST}"
+
+
 @dataclass
 class Encoded:
     """The deltas of one query in one tick, in the order of their positions."""

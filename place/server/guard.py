@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from place.plan.catalog import fold
 from place.plan.query import Query
-from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.manifest import TRIGGER_COUNTS, Manifest
 from place.server.settings import VALUE, Quota
 
 if TYPE_CHECKING:
     from place.server.state import Server
 
 LOG = logging.getLogger("place.server")
+PAIRS = TRIGGER_COUNTS.index("pairs")
 PERIOD = 5.0
 """Seconds between looks at what all queries of each client hold together."""
 
@@ -39,6 +40,8 @@ class Guard:
         self._found: queue.SimpleQueue[tuple[Query, str] | None] = queue.SimpleQueue()
         self._counts: Counter[str] = Counter()
         self._tick, self._least = 0, 0
+        self._pairs: dict[str, int] = {}
+        """How many pairs triggers have compared since they began."""
         self._spared: dict[int, Query] = {}
         """Those that a sink of the operator needs."""
         self._thread = threading.Thread(target=self._run, name="place-guard", daemon=True)
@@ -69,6 +72,15 @@ class Guard:
             if count > self._least:
                 self._judge(name, "deltas", count)
         self._counts.clear()
+
+    def compare(self, manifest: Manifest) -> None:
+        """Which triggers have compared more readings in a tick than they may?"""
+        before, self._pairs = self._pairs, {n: c[PAIRS] for n, c in manifest.triggers.items()}
+        least = self._server.quotas.least().pairs if self._pairs else 0
+        for name, pairs in self._pairs.items():
+            count = pairs - before.get(name, 0)
+            if count > least and name in before:
+                self._judge(name, "pairs", count)
 
     def _judge(self, name: str, what: str, size: int) -> None:
         query = self._server.session.catalog.queries.get(fold(name))
@@ -110,7 +122,8 @@ class Guard:
             if (largest > least.answer or state > least.state) and not server.store.is_admin(owner):
                 quota = server.quotas.of(owner)
                 if largest > quota.answer:
-                    self._suspend(query, reason("answer", largest, quota.answer))
+                    what = "answer" if query.trigger is None else "readings"
+                    self._suspend(query, reason(what, largest, quota.answer))
                 elif state > quota.state:
                     self._suspend(query, reason("state", state, quota.state))
 
@@ -126,7 +139,10 @@ def reason(what: str, size: int, most: int) -> str:
     told = {
         "deltas": f"it told {size:,} deltas in one tick, and may tell {most:,}",
         "answer": f"its answer has {size:,} values (rows times columns), and may have {most:,}",
-        "state": f"it is the largest of your queries, whose answers hold about {size:,} bytes"
-        f" together, and may hold {most:,}",
+        "readings": f"it keeps readings of {size:,} values (readings times columns), and may keep"
+        f" {most:,}",
+        "pairs": f"it compared {size:,} pairs of readings in one tick, and may compare {most:,}",
+        "state": "it is the largest of your queries, whose answers and readings hold about"
+        f" {size:,} bytes together, and may hold {most:,}",
     }
     return told[what]

@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from place.plan.catalog import fold
 from place.plan.expression import Column
 from place.plan.query import Query
 from place.server.access import Reader, Who, admit, spoken
+from place.server.alerts import Alerts, shown, spots_of
 from place.server.encode import Message, iso
 from place.server.errors import Refused
 from place.server.frames import Slotted
@@ -40,9 +41,6 @@ STATS = 1.0
 
 MOST_WATCHED, MOST_TOLD = 500, 20_000
 """At most so many answers are sent to a viewer, and at most so many queries are listed."""
-
-LARGEST_SAFE = 2**53
-"""JavaScript counts so far; a larger number is sent as a text."""
 
 
 class Watched:
@@ -106,6 +104,7 @@ class Viewer:
         self._focals: dict[str, tuple[int, int | None]] = {}
         self._regions: dict[str, dict[str, Any]] = {}
         self._layers: list[int] | None = None
+        self._alerts = Alerts(live)
 
     async def look(self) -> None:
         """Send all changes until the viewer leaves."""
@@ -167,7 +166,10 @@ class Viewer:
             self.wake.clear()
             await self._tell_queries()
             self._watch()
+            alerts = self._alerts.due()  # their objects may be seen from now on
             await self._tell_frames()
+            if alerts is not None:
+                await self._send(alerts)
             await self._tell_answers()
             if time.monotonic() >= next_stats:
                 if not self._server.is_valid(self._who):
@@ -244,6 +246,9 @@ class Viewer:
         for watched in self._watched.values():
             for index, slots in watched.slots(self._live).items():
                 parts.setdefault(index, []).append(slots)
+        for found in self._alerts.seen():
+            for index, slots in found.items():
+                parts.setdefault(index, []).append(slots)
         for name in self._queries:
             index, slot = self._live.focals.get(name, (0, None))
             if slot is not None:
@@ -268,8 +273,10 @@ class Viewer:
             stats["objects"] = int(sum(map(len, self._may_see.values())))
         await self._send(stats)
         sizes: dict[str, int] = {}
-        for name in self._queries:
-            size = self._server.hub.size(name)
+        for name, query in self._queries.items():
+            is_trigger = query.trigger is not None  # whose alerts are counted, as it has no answer
+            counted = self._server.trigger_counts(query)["alerts"] if is_trigger else None
+            size = counted if is_trigger else self._server.hub.size(name)
             if size is not None and self._sizes.get(name) != size:
                 sizes[name] = size
         if sizes:
@@ -284,9 +291,10 @@ class Viewer:
     # Whose answers they need
 
     def _watch(self) -> None:
-        """Subscribe to what is highlighted; for a client, to all of its queries."""
+        """Subscribe to what is highlighted and to triggers; for a client, to all of its queries."""
         visible = self._queries
         chosen = dict.fromkeys(name for name in self._highlighted if name in visible)
+        chosen |= dict.fromkeys(n for n, query in visible.items() if query.trigger is not None)
         if not self._who.is_admin:
             chosen |= dict.fromkeys(visible)
         wanted = dict.fromkeys(list(chosen)[:MOST_WATCHED])
@@ -298,6 +306,8 @@ class Viewer:
             if task is None or task.done():
                 query = visible[name]
                 follow = self._ask if query.arrivals else self._follow
+                if query.trigger is not None:
+                    follow = self._heed
                 self._watchers[name] = asyncio.create_task(follow(query))
 
     async def _ask(self, query: Query) -> None:
@@ -314,15 +324,28 @@ class Viewer:
         await asyncio.sleep(STATS)
 
     async def _follow(self, query: Query) -> None:
+        watched = Watched(query)
+
+        def take(messages: Iterable[Message]) -> None:
+            self._watched[query.name] = watched
+            watched.take(messages)
+
+        await self._hear(query, take)
+
+    async def _heed(self, query: Query) -> None:
+        spots = spots_of(query)
+        await self._hear(query, lambda messages: self._alerts.take(query, spots, messages))
+
+    async def _hear(self, query: Query, take: Callable[[Iterable[Message]], None]) -> None:
+        """Take the deltas of a query until it is gone."""
         hub = self._server.hub
         subscriber: Subscriber | None = None
         try:
             joined = await self._server.subscribe(self._who, query, None, 0)
             subscriber = joined.subscriber
-            watched = self._watched[query.name] = Watched(query)
             messages: Iterable[Message] = joined.messages
             while True:
-                watched.take(messages)
+                take(messages)
                 self.wake.set()
                 messages = await subscriber.take()
                 if not messages:
@@ -345,9 +368,7 @@ def _same(one: dict[int, Slotted], other: dict[int, Slotted]) -> bool:
 def _shown(value: Value, kind: Type) -> Value:
     if kind is Type.TIMESTAMP and isinstance(value, int):
         return iso(value)
-    if isinstance(value, int) and abs(value) > LARGEST_SAFE:
-        return str(value)
-    return value
+    return shown(value, kind)
 
 
 def key_places(query: Query) -> list[tuple[str, int]]:

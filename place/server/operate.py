@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 
@@ -10,6 +11,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 
+from place.operate.figures import TRIGGER_FIGURES
+from place.runtime.durable.manifest import counts_of
 from place.server.access import COOKIE, Admin, Anyone, server_of
 from place.server.errors import Refused
 from place.server.quotas import COUNTED, clients
@@ -18,6 +21,8 @@ from place.server.state import Server
 router = APIRouter()
 STALLED = 10.0
 """Seconds after which a tick that is still under way is told of."""
+MOST_TRIGGERS = 1_000
+"""Of so many triggers there are figures of their own."""
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
 
 
@@ -135,7 +140,13 @@ def figures(server: Server) -> str:
     one("waiting_bytes", "gauge", "Bytes of these.", size)
     aside = len(server.runtime.set_aside())
     one("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
-    one("queries", "gauge", "Registered queries.", len(catalog.queries))
+    triggers = sum(query.trigger is not None for query in catalog.queries.values())
+    one("queries", "gauge", "Registered queries.", len(catalog.queries) - triggers)
+    one("triggers", "gauge", "Triggers.", triggers)
+    counted = dict(itertools.islice(counts_of(last).items(), MOST_TRIGGERS))
+    for key, (name, kind, text) in TRIGGER_FIGURES.items():
+        told = {_of(each, "trigger"): counts[key] for each, counts in counted.items()}
+        metric(name, kind, text, told)
     one("suspended", "gauge", "Queries suspended for what they cost.", len(server.suspended))
     used = server.quotas.usage(clients(server))
     for what in COUNTED:

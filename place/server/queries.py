@@ -14,9 +14,11 @@ from place.model.delta import ordered
 from place.model.schema import Stream
 from place.model.shape import Circle, Polygon, Shape
 from place.plan.catalog import fold
+from place.plan.constraint_graph import ConstraintGraph, constraint_graph
 from place.plan.query import Around, Focal, Query
 from place.server.access import Reader, Who, server_of
-from place.server.errors import too_large
+from place.server.encode import id_after
+from place.server.errors import not_found, too_large
 from place.server.state import Server
 from place.server.statements import execute, resume
 from place.server.store import Suspended
@@ -58,7 +60,7 @@ class QueryInfo(BaseModel):
     kind: str
     moving: bool
     arrivals: bool
-    """Whether only rows that join the answer are told."""
+    """Whether deltas only tell rows that come, as those of a trigger do."""
     streams: list[str]
     columns: list[str]
     types: list[str]
@@ -66,6 +68,10 @@ class QueryInfo(BaseModel):
     focal: FocalObject | None
     owner: str
     size: int | None
+    alerts: int | None
+    """How many alerts a trigger has told since it began; None of a query."""
+    kept: int | None
+    """How many readings a trigger keeps, once for each variable that they may stand for."""
     state: str
     """`running`, or `suspended` for what it cost."""
     reason: str | None
@@ -92,9 +98,10 @@ class StreamInfo(BaseModel):
 
 
 class AnswerNow(BaseModel):
-    """The rows of an answer as of a tick."""
+    """The rows of an answer as of a tick, and the id to subscribe after for all that follows."""
 
     tick: int
+    after: str
     columns: list[str]
     types: list[str]
     rows: list[list[Any]]
@@ -158,6 +165,7 @@ async def answer(request: Request, who: Reader, name: str) -> Response:
         rows = ordered(tuple(json.loads(text)) for text in found.elements())
         body = {
             "tick": tick,
+            "after": id_after(tick),
             "columns": query.names,
             "types": [kind.value for kind in query.types],
             "rows": list(rows),
@@ -165,6 +173,16 @@ async def answer(request: Request, who: Reader, name: str) -> Response:
         return json.dumps(body).encode()
 
     return Response(await to_thread.run_sync(written), media_type="application/json")
+
+
+@router.get("/queries/{name}/constraints", response_model=ConstraintGraph)
+def constraints(request: Request, who: Reader, name: str) -> ConstraintGraph:
+    """What a trigger asks of the readings of a match: its variables, and bounds between them."""
+    server = server_of(request)
+    query = server.find(who, name)
+    if query.trigger is None:
+        raise not_found("trigger", name)
+    return constraint_graph(query)
 
 
 @router.get("/streams", response_model=list[StreamInfo])
@@ -183,12 +201,13 @@ def describe(server: Server, query: Query) -> dict[str, Any]:
     """A query as others see it: the values of a QueryInfo."""
     texts = server.session.catalog.texts.get("query")
     text = texts.get(fold(query.name), "") if texts is not None else ""
+    counts = server.trigger_counts(query) if query.trigger is not None else {}
     info = QueryInfo(
         name=query.name,
         sql=masked(text),
         kind=kind_of(query),
         moving=bool(query.focals) or (query.query_table is not None and _leads(query)),
-        arrivals=query.arrivals,
+        arrivals=query.only_adds,
         streams=sorted(query.streams),
         columns=list(query.names),
         types=[kind.value for kind in query.types],
@@ -196,6 +215,8 @@ def describe(server: Server, query: Query) -> dict[str, Any]:
         focal=_focal(query),
         owner=server.owned(query.name).owner,
         size=server.hub.size(query.name),
+        alerts=counts.get("alerts"),
+        kept=counts.get("kept"),
         state="running",
         reason=None,
     )
@@ -217,6 +238,8 @@ def describe_suspended(query: Suspended) -> dict[str, Any]:
         focal=None,
         owner=query.owner,
         size=None,
+        alerts=None,
+        kept=None,
         state="suspended",
         reason=query.reason,
     )
@@ -231,7 +254,7 @@ def described(server: Server, who: Who) -> list[dict[str, Any]]:
 
 
 def kind_of(query: Query) -> str:
-    """What kind of question it is: `trigger`, `knn`, `table` (of queries), `range`, `filter`."""
+    """What kind of question it is: `knn`, `table` (of queries), `range`, `filter`, or `trigger`."""
     if query.trigger is not None:
         return "trigger"
     if query.nearest is not None:

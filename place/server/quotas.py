@@ -71,7 +71,11 @@ class Quotas:
         return found
 
     def values_of(self, query: Query) -> int:
-        """Rows times columns of the answer of a query; 0 while its size is not known."""
+        """Rows times columns of the answer of a query, or of the readings that a trigger keeps; 0
+        while its size is not known."""
+        if query.trigger is not None:
+            width = max(len(source.relation.columns) for source in query.sources)
+            return width * self._server.trigger_counts(query)["kept"]
         return len(query.outputs) * (self._server.hub.known_size(query.name) or 0)
 
     def check(self, who: Who, what: str, used: int) -> None:
@@ -115,6 +119,7 @@ class Parts(BaseModel):
     state: int | None = Field(default=None, ge=0, lt=1 << 62)
     answer: int | None = Field(default=None, ge=0, lt=1 << 62)
     deltas: int | None = Field(default=None, ge=0, lt=1 << 62)
+    pairs: int | None = Field(default=None, ge=0, lt=1 << 62)
 
 
 class QuotaInfo(BaseModel):

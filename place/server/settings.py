@@ -24,11 +24,13 @@ class Quota:
     subscriptions: int = 2_000
     """Open at the same time."""
     state: int = 256 << 20
-    """Bytes of the answers of all its queries, about."""
+    """Bytes of the answers of all its queries and the readings of its triggers, about."""
     answer: int = 2_000_000
-    """Values (rows times columns) of the answer of one query."""
+    """Values (rows times columns) of the answer of one query, or of a trigger's readings."""
     deltas: int = 2_000_000
     """Deltas of one query in one tick."""
+    pairs: int = 50_000_000
+    """Readings that one trigger compares with each other in one tick."""
 
 
 PARTS = tuple(each.name for each in fields(Quota))

@@ -15,6 +15,7 @@ from anyio import CapacityLimiter
 from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.plan.query import Query
+from place.runtime.durable.manifest import TRIGGER_COUNTS
 from place.runtime.interface import durable
 from place.runtime.tables import TableLoader
 from place.server.access import Who
@@ -128,6 +129,12 @@ class Server:
         queries = self.session.catalog.queries
         mine = (key for key, owned in list(self.owners.items()) if owned.owner == name)
         return [found for key in mine if (found := queries.get(key)) is not None]
+
+    def trigger_counts(self, query: Query) -> dict[str, int]:
+        """What a trigger keeps, and what came of it, as of the last tick."""
+        last = self.runtime.last
+        counts = last.triggers.get(query.name) if last is not None else None
+        return dict(zip(TRIGGER_COUNTS, counts or [0] * len(TRIGGER_COUNTS), strict=True))
 
     async def subscribe(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
         """Subscribe somebody to a query, if they may have one more subscription."""

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("place.server")
 MOST_ROWS = 5_000_000
 """Rows of the first answers of a client's queries in one tick, at most."""
+OWN_LISTS = tuple(kind.name for kind in KINDS.values() if kind.owned)
+"""Of these kinds SHOW tells everybody their own."""
+HIDDEN = (*OWN_LISTS, "sink")
+"""Of these kinds names are not told to others."""
 PATTERN = re.compile(r"[{}\[\]*?\\]")
 """What would make a pattern of a path for those who read it; `{../a,b}` leads anywhere."""
 
@@ -96,8 +100,8 @@ def _run_of(written: Written, who: Who) -> str | None:
 def _single(server: Server, who: Who, written: Written, text: str) -> Result:
     statement, sql, offset = written.statement, written.sql, written.offset
     _check_role(server, who, statement)
-    if isinstance(statement, s.Show) and KINDS[statement.kind].owned:
-        return _owned(server, who, statement.kind)
+    if isinstance(statement, s.Show) and statement.kind in OWN_LISTS:
+        return _own(server, who, statement.kind)
     try:
         return server.session.run(sql, text, offset)
     except StatementError as error:
@@ -105,11 +109,6 @@ def _single(server: Server, who: Who, written: Written, text: str) -> Result:
 
 
 # Queries and triggers are made and dropped by those who own them
-
-
-def _makes_owned(statement: s.Statement) -> bool:
-    """Does it make what its client then owns: a query or a trigger?"""
-    return isinstance(statement, s.Creation) and kind_of(statement).owned
 
 
 def _together(server: Server, who: Who, group: Iterable[Written], text: str) -> list[Result]:
@@ -170,7 +169,7 @@ def _change(server: Server, who: Who, changes: Sequence[tuple[Change, str]]) -> 
         allowed, error = _allowed(server, who, changes)
         results = _forget_suspended(server, allowed)
         before = server.session.catalog.queries
-        new = [c.name.text for c, _ in allowed if isinstance(c, s.Creation) and _makes_owned(c)]
+        new = [c.name.text for c, _ in allowed if isinstance(c, s.Registration)]
         new = [name for name in dict.fromkeys(new) if fold(name) not in before]
         tick = tick_of(runtime) + 1
         # Known before they are there: a query must never be without its owner.
@@ -201,7 +200,7 @@ def _allowed(
     for statement, sql in changes:
         try:
             _check_owner(server, who, statement)
-            if isinstance(statement, s.Creation) and _makes_owned(statement):
+            if isinstance(statement, s.Registration):
                 _check_name(statement.name)
                 rest = server.quotas.rest(who) if rest is None else rest
                 if fold(statement.name.text) not in server.suspended:
@@ -223,9 +222,8 @@ def _forget_suspended(server: Server, allowed: list[tuple[Change, str]]) -> list
     ]
     for each in drops:
         allowed.remove(each)
-    dropped = [statement for statement, _ in drops]
-    _unsuspend(server, [statement.name.text for statement in dropped])
-    return [Result(f'{each.kind} "{each.name.text}" dropped') for each in dropped]
+    _unsuspend(server, [statement.name.text for statement, _ in drops])
+    return [Result(f'{drop.kind} "{drop.name.text}" dropped') for drop, _ in drops]
 
 
 def _unsuspend(server: Server, names: Iterable[str]) -> None:
@@ -252,11 +250,13 @@ def suspend(server: Server, query: Query, reason: str) -> bool:
             server.session.change([(statement, drop)])
         except PlaceError as error:  # an operator's sink needs it
             _unsuspend(server, [query.name])
-            LOG.error('query "%s" should be suspended, because %s; %s', query.name, reason, error)
+            LOG.error(
+                '%s "%s" is not suspended, although %s; %s', query.kind, query.name, reason, error
+            )
             return False
         finally:
             _settle(server, catalog.queries, [], reason)
-    LOG.warning('query "%s" of %s is suspended: %s', query.name, owner, reason)
+    LOG.warning('%s "%s" of %s is suspended: %s', query.kind, query.name, owner, reason)
     return True
 
 
@@ -268,7 +268,7 @@ def resume(server: Server, who: Who, name: str) -> None:
     owner = Who(found.owner, "admin" if server.store.is_admin(found.owner) else "client")
     with limits.within(server.limits_of(who)):
         statement = parse_one(found.statement)
-        assert isinstance(statement, s.Creation)
+        assert isinstance(statement, s.Registration)
         _change(server, owner, [(statement, found.statement)])
 
 
@@ -287,9 +287,7 @@ def _settle(server: Server, before: Any, new: list[str], reason: str | None = No
 def _check_owner(server: Server, who: Who, statement: Change) -> None:
     if who.is_admin:
         return
-    makes = isinstance(statement, s.Creation) and _makes_owned(statement)
-    drops = isinstance(statement, s.Drop) and KINDS[statement.kind].owned
-    if not (makes or drops) or who.role != "client":
+    if not isinstance(statement, s.Registration | s.Drop) or who.role != "client":
         raise Refused(403, "not_allowed", f"the role {who.role} may not execute this statement")
     assert isinstance(statement, s.Creation | s.Drop)
     name = statement.name.text
@@ -304,8 +302,8 @@ def _check_owner(server: Server, who: Who, statement: Change) -> None:
             raise not_found(statement.kind, name)
     elif not is_theirs:
         kind = kind_of(statement).name
-        message = f'{kind} "{name}" exists already'
-        raise Refused(409, "conflict", message, hint="choose another name")
+        taken = f'{kind} "{name}" exists already'
+        raise Refused(409, "conflict", taken, hint="choose another name")
 
 
 def _check_name(name: s.Name) -> None:
@@ -327,7 +325,7 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
     if isinstance(statement, s.Explain):
         if isinstance(statement.target, s.Name):
             server.find(who, statement.target.text)
-        elif isinstance(statement.target, s.RegisterQuery | s.CreateTrigger):
+        elif isinstance(statement.target, s.Registration):
             _check_owner(server, who, statement.target)
         return
     if isinstance(statement, s.Show) and KINDS[statement.kind].public:
@@ -354,23 +352,21 @@ def _discreet(who: Who, error: StatementError) -> StatementError:
     """An error whose hint does not name what is none of theirs."""
     hint = error.hint
     if not who.is_admin and hint:
-        names_kind = hint.endswith((" is a query", " is a trigger", " is a sink"))
-        is_named = error.message.startswith(('query "', 'trigger "', 'sink "'))
-        is_theirs = ": write " in hint  # it was looked for before, and is theirs
-        if names_kind or (is_named and not is_theirs):
+        names_kind = any(f'" is a {kind}' in hint for kind in HIDDEN)
+        if names_kind or error.message.startswith(tuple(f'{kind} "' for kind in HIDDEN)):
             error.hint = None
     return error
 
 
-def _owned(server: Server, who: Who, kind: str) -> Result:
-    """SHOW QUERIES and SHOW TRIGGERS: those that they may see."""
+def _own(server: Server, who: Who, kind: str) -> Result:
+    """SHOW QUERIES or SHOW TRIGGERS: those that they may see."""
     catalog = server.session.catalog
     rows: list[Row] = []
     for query in server.visible(who):
         if query.kind == kind:
             text = one_line(catalog, kind, query.name)
-            listed = server.hub.size(query.name) if kind == "query" else variables_of(query)
-            rows.append((query.name, listed, text))
+            about = server.hub.size(query.name) if kind == "query" else variables_of(query)
+            rows.append((query.name, about, text))
     return listing(kind, rows)
 
 

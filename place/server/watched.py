@@ -32,6 +32,7 @@ from place.server.encode import (
     encode_tick,
     gone,
     in_outbox,
+    nothing_yet,
     row_texts,
     whole_answer,
 )
@@ -52,7 +53,8 @@ Known = dict[str, tuple[int, Counter[str]]]
 class Watch:
     """A query that somebody watches, and its answer (None until somebody needs it).
 
-    Deltas that tell arrivals only do not say what an answer is, so it is asked for each time.
+    Deltas that tell arrivals only do not say what an answer is, so it is asked for each time. That
+    of a trigger is always empty.
     """
 
     subscribers: set[Subscriber] = field(default_factory=set)
@@ -96,6 +98,9 @@ class Meter(Protocol):
     def end(self) -> None:
         """That was all of the tick."""
 
+    def compare(self, manifest: Manifest) -> None:
+        """Triggers have compared so many readings since they began."""
+
 
 class Watched:
     """Who watches which query, and the answers and sizes that are known."""
@@ -136,8 +141,10 @@ class Watched:
             for place in np.flatnonzero(growth).tolist():
                 name = names[place]
                 known = self._sizes.get(name)
-                if self._tells_arrivals(name):
-                    self._guessed.add(name)
+                query = self._runtime.catalog.queries.get(fold(name))
+                if query is not None and query.only_adds:
+                    if query.trigger is None:
+                        self._guessed.add(name)
                 elif known is not None and known[1] < tick:
                     self._sizes[name] = known[0] + int(growth[place]), known[1]
 
@@ -145,6 +152,7 @@ class Watched:
         if meter is not None:
             with contextlib.suppress(PlaceError):  # of the server's file: the next tick is measured
                 meter.end()
+                meter.compare(manifest)
         gifts: list[Gift] = []
         for name, encoded in found.items():
             watch = self._watches[name]
@@ -159,6 +167,10 @@ class Watched:
             watch.tick, watch.whole = max(watch.tick, tick), None
         self.last = manifest
         return gifts
+
+    def _is_trigger(self, name: str) -> bool:
+        query = self._runtime.catalog.queries.get(fold(name))
+        return query is not None and query.trigger is not None
 
     def _tells_arrivals(self, name: str) -> bool:
         query = self._runtime.catalog.queries.get(fold(name))
@@ -198,7 +210,9 @@ class Watched:
         asked: set[str] = set()
         for query in queries:
             watch = self._watches.get(query.name)
-            if watch is not None and watch.answer is not None:
+            if query.trigger is not None:  # which has none: the alerts from now on are all
+                found[query.name] = self.tick, Counter()
+            elif watch is not None and watch.answer is not None:
                 found[query.name] = watch.tick, watch.answer
             else:
                 asked.add(query.name)
@@ -231,7 +245,7 @@ class Watched:
         messages: list[Message] = []
         if wish.wants_answer:
             tick, answer = known[name]
-            if watch.answer is None and not wish.query.arrivals:
+            if watch.answer is None and not wish.query.only_adds:
                 watch.answer, watch.tick = answer, tick
             if after is None:
                 now = tick
@@ -239,6 +253,8 @@ class Watched:
                     instant = self._instant(wish.query, tick)
                     watch.whole = tick, list(whole_answer(answer, tick, instant))
                 messages = watch.whole[1]
+                if wish.query.trigger is not None:
+                    messages = [nothing_yet(now)]
             else:
                 messages = self._rest_of_answer(wish.query, after, tick, answer)
         watch.subscribers.add(wish.subscriber)
@@ -258,7 +274,7 @@ class Watched:
         self, query: Query, after: Id, tick: int, answer: Counter[str]
     ) -> list[Message]:
         """What was still to come of an answer as of an earlier tick, which deltas lead back to."""
-        if query.arrivals and after[0] != tick:
+        if query.only_adds and after[0] != tick:
             raise gone(after[0])
         before = Counter(answer)
         since = (after[0], LAST)
@@ -280,14 +296,16 @@ class Watched:
 
     def size(self, query: str) -> int | None:
         """The number of rows in an answer, None while it is not known; from any thread."""
-        found = self._sizes.get(query)
+        found = self.known_size(query)
         if found is None:
             self._wants_sizes = True
-        return self.known_size(query)
+        return found
 
     def known_size(self, query: str) -> int | None:
         """The same, of what is known already."""
         found = self._sizes.get(query)
+        if found is None and self._is_trigger(query):
+            return 0
         if found is None:
             return None
         if query in self._guessed and found[1] < self.tick:
@@ -300,7 +318,11 @@ class Watched:
             return
         self._asked = time.monotonic()
         queries = self._runtime.catalog.queries
-        unknown = [query.name for query in queries.values() if query.name not in self._sizes]
+        unknown = [
+            query.name
+            for query in queries.values()
+            if query.name not in self._sizes and query.trigger is None
+        ]
         unknown += [n for n in self._guessed if n in self._sizes and self._sizes[n][1] < self.tick]
         self._wants_sizes = len(unknown) > ASKED_TOGETHER
         try:

@@ -272,6 +272,10 @@ class CreateTrigger(Creation):
     hint: Name | None
 
 
+Registration = RegisterQuery | CreateTrigger
+"""What has deltas, and on a server an owner."""
+
+
 @dataclass(frozen=True)
 class Drop(Change):
     """`kind` is what is dropped: a stream, a query …"""

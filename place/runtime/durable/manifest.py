@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +19,9 @@ from place.runtime.durable.storage import Damaged, Storage
 
 FORMAT = 2
 DIRECTORY = "manifest"
+TRIGGER_COUNTS = ("kept", "matches", "alerts", "pairs")
+"""What is counted of each trigger: readings that it keeps now, once for each variable that they may
+stand for; matches, alerts and comparisons of two readings since it began."""
 _BEGIN, _MIDDLE, _END = b'{"crc32":"', b'","manifest":', b"}"
 _HEAD = len(_BEGIN) + 8 + len(_MIDDLE)
 
@@ -57,7 +60,9 @@ class Manifest:
     pushed readings, `inputs` what was read (with the advances of the wall clock). `clocks` are the
     last complete instants of the streams, `instants` those that sets of streams have reached
     together, `totals` the counts of each stream since the beginning, and `reasons` why a reading of
-    it was set aside last. The deltas of ticks before `kept_from` are not kept.
+    it was set aside last. `triggers` are the counts of each trigger since it began, in the order of
+    `TRIGGER_COUNTS`; of very many triggers those of the first. The deltas of ticks before
+    `kept_from` are not kept.
     """
 
     tick: int
@@ -73,6 +78,7 @@ class Manifest:
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     instants: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    triggers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     written: float = 0.0
@@ -99,6 +105,25 @@ def reasons_since(
         for name, counts in totals.items()
         if name in known and counts["late"] + counts["bad"]
     }
+
+
+def triggers_since(
+    before: Manifest | None, found: Iterable[Mapping[str, Sequence[int]]]
+) -> dict[str, list[int]]:
+    """The counts of triggers as cells tell them for one tick, added to those before it."""
+    known = before.triggers if before is not None else {}
+    counted: dict[str, list[int]] = {}
+    for counts in found:
+        for name, (kept, *came) in counts.items():
+            past = known.get(name, [0] * (1 + len(came)))[1:]
+            counted[name] = [kept, *(a + b for a, b in zip(past, came, strict=True))]
+    return counted
+
+
+def counts_of(manifest: Manifest | None) -> dict[str, dict[str, int]]:
+    """The counts of triggers by their names."""
+    found = manifest.triggers if manifest is not None else {}
+    return {name: dict(zip(TRIGGER_COUNTS, counts, strict=True)) for name, counts in found.items()}
 
 
 def name_of(tick: int) -> str:

@@ -304,6 +304,7 @@ class Pipeline:
             clocks=first.clocks,
             instants=first.instants,
             totals={**totals, "": told},
+            triggers=manifests.triggers_since(previous, (result.triggers for result in results)),
             reasons=manifests.reasons_since(previous, first.reasons, totals),
         )
 

@@ -105,6 +105,7 @@ class CellResult:
     objects: dict[str, int] = field(default_factory=dict)
     clocks: dict[str, int | None] = field(default_factory=dict)
     instants: dict[str, int] = field(default_factory=dict)
+    triggers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     rows: int = 0
     times: dict[str, float] = field(default_factory=dict)
     is_out_of_time: bool = False
@@ -321,7 +322,7 @@ def _gather(
 def _tell(worker: Worker, result: CellResult) -> None:
     result.readings, result.late = dict(worker.readings), dict(worker.late)
     result.objects = {name: worker.objects(name) for name in worker.readings}
-    result.clocks = worker.clocks.times()
+    result.clocks, result.triggers = worker.clocks.times(), worker.trigger_counts()
     result.instants = {
         ",".join(sorted(streams)): line.instant for streams, line in worker.timelines.items()
     }
