@@ -17,7 +17,6 @@ from rich.table import Table
 
 from place.errors import ConfigurationError
 from place.model.time import format_timestamp
-from place.operate.figures import TRIGGER_FIGURES
 from place.operate.quota import clients_of
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.aside import set_aside
@@ -25,6 +24,7 @@ from place.runtime.durable.deltas import WHOLE, Deltas, Id
 from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.storage import Storage
+from place.runtime.durable.trigger_figures import TRIGGER_FIGURES
 from place.server.store import FILE, ServerStore
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")

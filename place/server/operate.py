@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 
-from place.operate.figures import TRIGGER_FIGURES
 from place.runtime.durable.manifest import counts_of
+from place.runtime.durable.trigger_figures import TRIGGER_FIGURES
 from place.server.access import COOKIE, Admin, Anyone, server_of
 from place.server.errors import Refused
 from place.server.quotas import COUNTED, clients
