@@ -68,7 +68,7 @@ def start(directory: Path, *options: str, crash: str | None = None) -> subproces
 def finish(directory: Path, *options: str) -> str:
     """Run until all that is there is read."""
     process = start(directory, *options)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     return said
 
@@ -132,7 +132,7 @@ def test_killed_at_a_named_point(crash: str, undisturbed: Path, tmp_path: Path) 
     write_readings(tmp_path)
     subscriber = Subscriber(tmp_path)
     process = start(tmp_path, crash=f"{crash}:9")
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL, said
     subscriber.read()
     finish(tmp_path)
@@ -150,7 +150,7 @@ def test_a_cell_that_is_killed_in_mid_tick_changes_nothing(
 ) -> None:
     write_readings(tmp_path)
     process = start(tmp_path, "--cells", cells, crash=f"{CELL}:9")
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert "the cells are started again (epoch 2)" in said
     assert "Traceback" not in said
@@ -201,7 +201,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(undisturbed: Path, tmp_path: Pa
         ballast = disk / "ballast"
         ballast.write_bytes(b"x" * int(3.75 * (1 << 20)))
         process = start(tmp_path, *home)
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=300)
         assert process.returncode == 1, said
         assert "no space left" in said
         assert "Traceback" not in said
