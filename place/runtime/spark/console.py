@@ -19,6 +19,7 @@ LOG = logging.getLogger("place.spark")
 PATIENCE = 2.0
 """Seconds for the last lines of a Java that did not start."""
 
+_BESIDE = ("Caused by:", "Traceback", "Suppressed:", "BrokenPipeError:")
 _hushed = threading.Event()
 
 
@@ -53,11 +54,12 @@ def _read(descriptor: int) -> None:
 
 
 def level_of(line: str) -> int:
-    """How much a line is worth: what is indented, or names a cause, belongs to one before it.
+    """How much a line is worth: what is indented, or names a cause, belongs to one before it. A
+    Python process that Spark lets go of finds its pipe broken, which is no news.
 
     >>> [level_of(line) for line in ("ERROR Task: failed", "  at java.base", "WARN Utils: hm")]
     [40, 10, 30]
     """
-    if line[0].isspace() or line.startswith(("Caused by:", "Traceback", "Suppressed:")):
+    if line[0].isspace() or line.startswith(_BESIDE):
         return logging.DEBUG
     return logging.WARNING if line.startswith("WARN") else logging.ERROR

@@ -1,6 +1,6 @@
-"""What went wrong in a task, in the words of whoever raised it there.
+"""What went wrong in a cell or a task, in the words of whoever raised it there.
 
-Spark brings an error of Python back as text: the traceback, and tracebacks of Java around it.
+An error of Python comes back as text: the traceback and, from Spark, tracebacks of Java around it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FROM_STORAGE = r"(OSError|IOError|PermissionError|BlockingIOError|InterruptedErr
 
 
 def failure_of(text: str) -> PlaceError:
-    """What went wrong in a task, in the words of whoever raised it."""
+    """What went wrong there, in the words of whoever raised it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         for kind in (StorageFull, StorageFault, Damaged, ConfigurationError):

@@ -281,7 +281,7 @@ class Sources:
         return self._generated(stream, source)
 
     def _generated(self, stream: Stream, source: External) -> Opened:
-        """Spark counts the batches and keeps the beat; tasks make the readings of their steps."""
+        """Spark counts the batches and keeps the beat; cells make the readings of their steps."""
         recipe = Recipe.of(dict(source.options))
         recipe.make_city(stream.space)  # what is wrong with it is told before anything runs
         steps, rate = (source.option(name) for name in ("steps", "rate"))
