@@ -27,7 +27,7 @@ from place.engine.trigger_alerts import TriggerAlerts
 from place.engine.trigger_features import TriggerFeatures
 from place.engine.trigger_graphs import TriggerGraph, graphs_of
 from place.engine.trigger_variables import TriggerVariables, rows_with_time
-from place.kernels.arrays import Floats, Longs, runs_of
+from place.kernels.arrays import Floats, Longs
 from place.model.schema import Stream
 from place.plan.explain import Observed
 from place.plan.query import Query
@@ -41,8 +41,6 @@ class Registered:
     number: int
     query: Query
     graphs: dict[int, int]
-    alerts: int = 0
-    """How many were told since it began here."""
 
 
 @dataclass(frozen=True)
@@ -131,12 +129,12 @@ class Triggers:
         slots = self.store.open(len(events.times))
         at = 0
         for part in parts:
-            mine = slots[np.flatnonzero((order >= at) & (order < at + len(part.times)))]
+            mine = slots
+            if len(parts) > 1:
+                mine = slots[np.flatnonzero((order >= at) & (order < at + len(part.times)))]
             at += len(part.times)
             self.held.put(part.stream, mine, part.rows, part.keys)
         changes = self.alerts.of(self.store.take(events, slots, until))
-        for change in changes:
-            self._count(change)
         self.store.settle()
         self._forget_told()
         return changes
@@ -146,19 +144,15 @@ class Triggers:
         if not len(messages):
             return None
         rows = rows_with_time(messages, self.dictionary)
-        ids, variables = self._variables.qualifying(name, (messages, instants), rows)
-        if not len(ids):
+        variables, counts = self._variables.qualifying(name, (messages, instants), rows)
+        if not len(variables):
             return None
-        chosen, starts = runs_of(ids)
-        return _Qualified(
-            name,
-            messages.times[chosen],
-            instants[chosen],
-            messages.keys[chosen],
-            rows.take(chosen),
-            np.diff(np.append(starts, len(ids))),
-            variables,
-        )
+        times, keys = messages.times, messages.keys
+        chosen = np.flatnonzero(counts)
+        if len(chosen) < len(counts):
+            times, instants, keys = times[chosen], instants[chosen], keys[chosen]
+            rows, counts = rows.take(chosen), counts[chosen]
+        return _Qualified(name, times, instants, keys, rows, counts, variables)
 
     def _events(self, parts: list[_Qualified]) -> tuple[TriggerEvents, Longs]:
         """The readings of all streams in one order, and which of them stands where: by instants,
@@ -189,12 +183,6 @@ class Triggers:
             places, features = places[order], features[order]
         return TriggerEvents(times, instants, streams, places, features, starts, variables), order
 
-    def _count(self, change: Change) -> None:
-        owners = change.owners
-        counts = [len(change)] if owners is None else np.bincount(owners).tolist()
-        for query, count in zip(change.queries, counts, strict=True):
-            self.registered[query.name].alerts += count
-
     def _forget_told(self) -> None:
         """Of completing readings that no match waits with any more nothing needs to be known."""
         if not any(self.alerts.told.values()):
@@ -221,14 +209,16 @@ class Triggers:
             kept = [a + b for a, b in zip(kept, store.held_of(graph).tolist(), strict=True)]
         names = [source.alias for source in known.query.sources[: trigger.roles]]
         waiting = np.isin(store.pending()[0], graphs).sum()
+        alerts = self.alerts.count(known.number)
+        keeps = [f"{count:,} for {name}" for name, count in zip(names, kept, strict=True)]
         notes = [
-            f"keeps {', '.join(f'{count:,} for {name}' for name, count in zip(names, kept, strict=True))}",
+            f"keeps {', '.join(keeps)}",
             f"{sum(map(store.matches_of, graphs)):,} matches,"
-            f" {known.alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
+            f" {alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
         ]
         if trigger.absence is not None:
             notes.append(f"{waiting:,} matches wait for UNLESS")
         if len(graphs) > 1 or known.query.tables:
             notes.append(f"{len(graphs):,} combinations of rows of its tables")
-        rows = Counter({"scan": 0, "answer": known.alerts})
+        rows = Counter({"scan": 0, "answer": alerts})
         return Observed(rows=rows, shared=len(self.registered), notes=tuple(notes))
