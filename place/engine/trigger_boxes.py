@@ -34,7 +34,7 @@ class _Prepared(NamedTuple):
     """The boxes as a join needs them."""
 
     columns: list[int]
-    index: BoxIndex
+    join: BoxIndex
     owners: Longs
     most: int
 
@@ -69,7 +69,7 @@ class VariableBoxes:
         """The variables that each of the rows may stand for."""
         if self._prepared is None:
             self._prepared = self._prepare()
-        columns, index, owners, most = self._prepared
+        columns, join, owners, most = self._prepared
         size = len(rows)
         if not len(owners) or not size:
             return Qualifying(np.empty(0, np.int64), np.zeros(size, np.int64))
@@ -78,7 +78,7 @@ class VariableBoxes:
             points[:, k] = rows.values[column]
             points[rows.nulls[column], k] = np.inf
         np.copyto(points, np.inf, where=np.isnan(points))
-        met = index.find(points)
+        met = join.find(points)
         return Qualifying(*pairs_in_order(met.points, met.boxes, owners, size, most))
 
     def _prepare(self) -> _Prepared:

@@ -26,6 +26,7 @@ from place.engine.tick import Due
 from place.engine.trigger_alerts import TriggerAlerts
 from place.engine.trigger_features import TriggerFeatures
 from place.engine.trigger_graphs import TriggerGraph, graphs_of
+from place.engine.trigger_strategies import TriggerStrategies
 from place.engine.trigger_variables import TriggerVariables, rows_with_time
 from place.kernels.arrays import Floats, Longs
 from place.model.schema import Stream
@@ -68,6 +69,7 @@ class Triggers:
         self.features = TriggerFeatures(dictionary)
         self.alerts = TriggerAlerts(self.held, dictionary)
         self.store = ConstraintStore()
+        self.strategies = TriggerStrategies(self.store)
         self.registered: dict[str, Registered] = {}
         self._place = place
         self._variables = TriggerVariables(self.streams, dictionary, threads)
@@ -93,6 +95,9 @@ class Triggers:
 
     def _begin_graph(self, made: Registered, each: TriggerGraph) -> int:
         graph = self.store.add(each.graph)
+        trigger = made.query.trigger
+        assert trigger is not None
+        self.strategies.begin(graph, each.graph, is_hinted=trigger.hint is not None)
         first = self.store.first(graph)
         for role, (condition, regions) in enumerate(zip(each.unary, each.regions, strict=True)):
             stream = each.shape.streams[role]
@@ -111,6 +116,7 @@ class Triggers:
             first = self.store.first(graph)
             self._variables.remove(range(first, first + trigger.roles))
             self.store.remove(graph)
+            self.strategies.end(graph)
         self.alerts.end(list(gone.graphs.values()), gone.number)
 
     # A tick
@@ -136,6 +142,7 @@ class Triggers:
             self.held.put(part.stream, mine, part.rows, part.keys)
         changes = self.alerts.of(self.store.take(events, slots, until))
         self.store.settle()
+        self.strategies.look(len(events.times), events.variables)
         self._forget_told()
         return changes
 
@@ -216,6 +223,7 @@ class Triggers:
             f"{sum(map(store.matches_of, graphs)):,} matches,"
             f" {alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
         ]
+        notes += dict.fromkeys(self.strategies.choices[graph].told() for graph in graphs)
         if trigger.absence is not None:
             notes.append(f"{waiting:,} matches wait for UNLESS")
         if len(graphs) > 1 or known.query.tables:
