@@ -8,6 +8,7 @@ order. What fails is a script.
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
@@ -106,16 +107,14 @@ def variables(draw: st.DrawFn) -> list[Variable]:
         rest = min(count, 2) - 1
     else:
         first, rest = Variable("V0", draw(st.sampled_from(streams))), count - 1
-    return [first] + [
-        Variable(f"V{i + 1}", draw(st.sampled_from(streams))) for i in range(rest)
-    ]
+    return [first] + [Variable(f"V{i + 1}", draw(st.sampled_from(streams))) for i in range(rest)]
 
 
 def trigger(draw: st.DrawFn, world: World) -> str:
     """Everything behind the name of a trigger."""
     some = variables(draw)
     asked = []
-    for one, other in zip(some, some[1:], strict=False):
+    for one, other in pairwise(some):
         if draw(st.integers(0, 4)) > 0:
             asked.append(times(draw, one, other))
         if draw(st.booleans()):
@@ -163,7 +162,8 @@ def ending(draw: st.DrawFn, some: list[Variable], world: World) -> list[str]:
     if draw(st.integers(0, 2)) == 0:
         clauses.append("REPORT FIRST")
     if draw(st.integers(0, 2)) == 0:
-        per = draw(st.sampled_from(["", f" PER {some[0].member}.kind", f" PER {some[-1].member}.n"]))
+        groups = ["", f" PER {some[0].member}.kind", f" PER {some[-1].member}.n"]
+        per = draw(st.sampled_from(groups))
         clauses.append(f"EVERY '{draw(st.sampled_from([1, 4]))} seconds'{per}")
     return clauses
 

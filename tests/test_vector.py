@@ -94,6 +94,16 @@ def coalesce(kind: Type, *others: Type) -> Shape:
     return shape
 
 
+def over(function: str, kind: Type, argument: Type) -> Shape:
+    """An aggregate over its arguments."""
+
+    def shape(draw: st.DrawFn, sub: Sub) -> Expression:
+        count = draw(st.integers(1, 4))
+        return Call(function, tuple(sub(argument) for _ in range(count)), kind)
+
+    return shape
+
+
 def comparison(*kinds: Type) -> Shape:
     ops = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
     return lambda draw, sub: Compare(draw(ops), sub(*kinds), sub(*kinds))  # type: ignore[arg-type]
@@ -146,6 +156,12 @@ SHAPES: dict[Type, list[Shape]] = {
         lambda draw, sub: IsTruth(sub(P, P, N), draw(st.booleans())),
     ],
 }
+for kind in (B, D, S, P, T, V):
+    SHAPES[kind] += [over("MIN", kind, kind), over("MAX", kind, kind)]
+    SHAPES[B].append(over("COUNT", B, kind))
+for kind in (B, D, V):
+    SHAPES[kind].append(over("SUM", kind, kind))
+    SHAPES[V if kind is V else D].append(over("AVG", V if kind is V else D, kind))
 for kind in (B, D, V, N):
     SHAPES[kind].append(lambda draw, sub, kind=kind: Negate(sub(kind), kind))  # type: ignore[misc]
 

@@ -217,9 +217,9 @@ class Triggers:
         names = [source.alias for source in known.query.sources[: trigger.roles]]
         waiting = np.isin(store.pending()[0], graphs).sum()
         alerts = self.alerts.count(known.number)
-        keeps = [f"{count:,} for {name}" for name, count in zip(names, kept, strict=True)]
+        counted = ", ".join(f"{n:,} for {each}" for each, n in zip(names, kept, strict=True))
         notes = [
-            f"keeps {', '.join(keeps)}",
+            f"keeps {counted}",
             f"{sum(map(store.matches_of, graphs)):,} matches,"
             f" {alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
         ]

@@ -263,7 +263,12 @@ class _Rows:
             return reduce(lambda one, other: _lesser(one, other, is_less, ranks), arguments)
         size = max(len(argument.values) for argument in arguments)
         columns = [
-            np.where(_of_size(a.nulls, size), None, _of_size(a.values, size).astype(object))
+            [
+                None if is_null else value
+                for value, is_null in zip(
+                    _of_size(a.values, size).tolist(), _of_size(a.nulls, size).tolist(), strict=True
+                )
+            ]
             for a in arguments
         ]
         made = [call(function, list(values), kind) for values in zip(*columns, strict=True)]
