@@ -24,6 +24,8 @@ T = TypeVar("T", bound=np.generic)
 
 FIRST_ROWS = 64
 """Rows for which a table has room at first."""
+LINE = 8
+"""Numbers in a line of memory."""
 WIDEST = 200
 """Squares whose side would be a greater power of two are one square."""
 
@@ -267,7 +269,11 @@ def grown(table: NDArray[T], rows: int, fill: int = 0) -> NDArray[T]:
     """A table with room for so many rows: itself, or one that is at least twice as long."""
     if rows <= len(table):
         return table
-    made = np.full((max(rows, 2 * len(table)), *table.shape[1:]), fill, table.dtype)
+    more = max(rows, 2 * len(table))
+    if table.shape[1:] == (LINE,):
+        made = lined(more, LINE).view(table.dtype)
+    else:
+        made = np.full((more, *table.shape[1:]), fill, table.dtype)
     made[: len(table)] = table
     return made
 
@@ -290,6 +296,13 @@ def scale_of(graph: Graph) -> float:
     """One over the side of the squares of a graph; 0 if all places are one square."""
     kind, level, _ = _level_of(graph)
     return 2.0**-level if kind else 0.0
+
+
+def lined(rows: int, columns: int) -> Longs:
+    """A table of zeros that begins with a line of memory, so that a row of eight is one."""
+    flat = np.zeros(rows * columns + LINE, np.int64)
+    skipped = -(flat.ctypes.data // 8) % LINE
+    return flat[skipped : skipped + rows * columns].reshape(rows, columns)
 
 
 def _symmetric(lengths: Floats, is_open: Bools, sign: float) -> tuple[Floats, Bools]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from place.engine.constraint_graphs import Graph, GraphTables, grown
+from place.engine.constraint_graphs import Graph, GraphTables, grown, lined
 from place.kernels import constraint_tables as t
 from place.kernels.arrays import Floats, Longs
 from place.kernels.constraint_absence import forget_waiting
@@ -81,12 +81,14 @@ class ConstraintStore:
     def __init__(self, features: int = 0) -> None:
         room = FIRST_ROOM
         self._graphs = GraphTables()
+        readings, entries = lined(room, 8), lined(room, 8)
         self._shelf = t.Shelf(
-            readings=np.zeros((room, 5), np.int64),
-            places=np.zeros((room, 3)),
+            readings=readings,
+            places=readings.view(np.float64),
             features=np.full((room, features), t.UNKNOWN, np.int64),
             released=np.zeros(room, np.int64),
-            entries=np.zeros((room, 8), np.int64),
+            entries=entries,
+            spots=entries.view(np.float64),
             terms=np.zeros((room, 3), np.int64),
             heap=np.zeros((room, 2), np.int64),
             members=np.zeros(room, np.int64),
@@ -176,9 +178,10 @@ class ConstraintStore:
         self._free_count, self._used = begin, self._used + made
         shelf = self._shelf
         if self._used > len(shelf.readings):
+            readings = grown(shelf.readings, self._used)
             self._shelf = shelf._replace(
-                readings=grown(shelf.readings, self._used),
-                places=grown(shelf.places, self._used),
+                readings=readings,
+                places=readings.view(np.float64),
                 features=grown(shelf.features, self._used, t.UNKNOWN),
                 released=grown(shelf.released, self._used),
             )
@@ -261,8 +264,10 @@ class ConstraintStore:
         shelf, outlet, bench, state = self._shelf, self._outlet, self._bench, self._state
         if need == t.MORE_ENTRIES:
             rows = 2 * len(shelf.entries)
+            entries = grown(shelf.entries, rows)
             self._shelf = shelf._replace(
-                entries=grown(shelf.entries, rows),
+                entries=entries,
+                spots=entries.view(np.float64),
                 terms=grown(shelf.terms, rows),
                 heap=grown(shelf.heap, rows),
             )
@@ -292,7 +297,7 @@ class ConstraintStore:
         times, instants, streams, sequences = (
             rows[:, column] for column in (t.TIME, t.INSTANT, t.STREAM, t.SEQUENCE)
         )
-        places, features = self._shelf.places[slots], self._shelf.features[slots]
+        places, features = self._shelf.places[slots, t.X :], self._shelf.features[slots]
         return KeptReadings(times, instants, streams, places, features, sequences)
 
     def sequences(self, slots: Longs) -> Longs:
@@ -329,7 +334,7 @@ class ConstraintStore:
         rows = self._shelf.readings
         rows[slots, t.TIME], rows[slots, t.INSTANT] = readings.times, readings.instants
         rows[slots, t.STREAM], rows[slots, t.SEQUENCE] = readings.streams, readings.sequences
-        self._shelf.places[slots] = readings.places
+        self._shelf.places[slots, t.X :] = readings.places
         self._shelf.features[slots] = readings.features
         following = int(readings.sequences.max(initial=-1)) + 1
         self._state[t.NEXT_SEQUENCE] = max(self._state[t.NEXT_SEQUENCE], following)

@@ -7,8 +7,6 @@ of the table of what waits, by deadline and then by serial number.
 
 from __future__ import annotations
 
-from numba import njit
-
 from place.kernels.constraint_entries import hold, release
 from place.kernels.constraint_pairs import is_consistent, latest_instant
 from place.kernels.constraint_tables import (
@@ -45,9 +43,10 @@ from place.kernels.constraint_tables import (
     WAITS_FOR,
     WHEN,
 )
+from place.kernels.uncounted import uncounted
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def absent_until(rules, graph, time):
     """Until when a reading of the absent variable may be needed: it may block matches that are not
     complete yet, or whose deadline is later."""
@@ -67,7 +66,7 @@ def absent_until(rules, graph, time):
     return until
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def deadline_of(rules, shelf, graph, slots, begin, instant):
     """When it is known whether the absent reading of a match came; its slots are from `begin`."""
     matched = rules.graphs[graph, MATCHED]
@@ -80,7 +79,7 @@ def deadline_of(rules, shelf, graph, slots, begin, instant):
     return max(deadline, instant)
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def let_wait(shelf, outlet, state, graph, deadline, completing, slots, begin):
     """A match waits from now on; there is room for it."""
     waiting = outlet.waiting
@@ -101,14 +100,14 @@ def let_wait(shelf, outlet, state, graph, deadline, completing, slots, begin):
     state[QUEUED] += 1
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _is_sooner(waiting, one, other):
     if waiting[one, DEADLINE] != waiting[other, DEADLINE]:
         return waiting[one, DEADLINE] < waiting[other, DEADLINE]
     return waiting[one, SERIAL] < waiting[other, SERIAL]
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _push(waiting, queue, size, row):
     at = size
     while at > 0 and _is_sooner(waiting, row, queue[(at - 1) >> 1]):
@@ -117,7 +116,7 @@ def _push(waiting, queue, size, row):
     queue[at] = row
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _pop(waiting, queue, size):
     """Take the first row out of a queue of this size."""
     row, at = queue[size - 1], 0
@@ -134,7 +133,7 @@ def _pop(waiting, queue, size):
     queue[at] = row
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _let_go(shelf, outlet, state, row):
     """A match waits no longer, and is not in the queue."""
     for k in range(WAITING_SLOTS, outlet.waiting.shape[1]):
@@ -145,7 +144,7 @@ def _let_go(shelf, outlet, state, row):
     state[FREE_WAITING] = row
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _fits(rules, shelf, graph, match, slot):
     """Does a reading of the absent variable block a match?"""
     matched = rules.graphs[graph, MATCHED]
@@ -157,7 +156,7 @@ def _fits(rules, shelf, graph, match, slot):
     return True
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _judge(rules, shelf, outlet, state, match):
     """Is a match told? Writes what may block it, if the graph asks more of that. Returns 1 if it
     is told, 0 if it is not, and −1 if there is no room."""
@@ -185,7 +184,7 @@ def _judge(rules, shelf, outlet, state, match):
     return 1
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def decide(rules, shelf, outlet, state, upto):
     """Tell the matches whose deadline is not after an instant, unless they are blocked."""
     waiting, queue, found = outlet.waiting, outlet.queue, outlet.found
@@ -210,7 +209,7 @@ def decide(rules, shelf, outlet, state, upto):
     return DONE
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def forget_waiting(shelf, outlet, state, graph):
     """No match of a graph waits any more."""
     queue, left = outlet.queue, 0

@@ -9,7 +9,6 @@ of the reading's variables and each other role.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from place.kernels.constraint_entries import key_of, square_on
 from place.kernels.constraint_pairs import is_consistent
@@ -21,16 +20,22 @@ from place.kernels.constraint_tables import (
     DONE,
     EARLIER,
     FIRST,
+    FLAGS,
     GRAPH,
+    HAS_MOST,
     KEPT,
     KEY,
     KIND,
     LAYER,
     LIST,
+    LISTED_X,
+    LISTED_Y,
+    LISTED_Z,
     MASK,
     MATCHED,
     MEMBERS,
     MORE_HITS,
+    MOST_UNSURE,
     MOST_VARIABLES,
     NEEDS_PLACE,
     NEXT,
@@ -48,13 +53,17 @@ from place.kernels.constraint_tables import (
     VALUE_SLOT,
     WANTED,
     WHEN,
+    X,
+    Y,
+    Z,
 )
+from place.kernels.uncounted import uncounted_inline
 
 ROUNDING = 4e-16
 """How much, in relation to it, a coordinate may be wrong after an addition."""
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def domains_by_lists(rules, shelf, bench, graph, role, slot, instant):
     """The domains of the variables beside a reading, out of their lists.
 
@@ -68,7 +77,8 @@ def domains_by_lists(rules, shelf, bench, graph, role, slot, instant):
         is_empty = rules.variables[first + j, KEPT] == 0 or rules.pairs[row + j, REACHABLE] == 0
         if is_empty and limits[j] < instant and j != role:
             return 0, True
-    steps, at, time = 0, 0, shelf.readings[slot, TIME]
+    steps, at, time, spots = 0, 0, shelf.readings[slot, TIME], shelf.spots
+    x, y, z = shelf.places[slot, X], shelf.places[slot, Y], shelf.places[slot, Z]
     for j in range(matched):
         begins[j] = at
         if j == role:
@@ -76,10 +86,17 @@ def domains_by_lists(rules, shelf, bench, graph, role, slot, instant):
         if rules.pairs[row + j, REACHABLE]:
             entry = rules.variables[first + j, LIST]
             lowest = time - rules.pairs[row + j, EARLIER]
+            has_most = rules.pairs[row + j, FLAGS] & HAS_MOST
+            unsure = rules.bounds[row + j, MOST_UNSURE] if has_most else np.inf
             while entry >= 0 and entries[entry, WHEN] >= lowest:
+                # What is surely too far is known without a look at the reading itself.
+                du, dv = x - spots[entry, LISTED_X], y - spots[entry, LISTED_Y]
+                dw = z - spots[entry, LISTED_Z]
                 other = entries[entry, SLOT]
+                is_far = has_most and not du * du + dv * dv + dw * dw <= unsure
                 steps += 1
-                if other != slot and is_consistent(rules, shelf, row + j, slot, other):
+                is_asked = not is_far and other != slot
+                if is_asked and is_consistent(rules, shelf, row + j, slot, other):
                     if at == len(values):
                         return -1, False
                     values[at, VALUE_ENTRY], values[at, VALUE_SLOT] = entry, other
@@ -91,7 +108,7 @@ def domains_by_lists(rules, shelf, bench, graph, role, slot, instant):
     return steps, False
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def domains_by_hits(rules, bench, graph, role, position, instant):
     """The domains of the variables beside a reading, out of the hits of one of its variables.
 
@@ -114,11 +131,11 @@ def domains_by_hits(rules, bench, graph, role, position, instant):
     return True, False
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def find_hits(rules, shelf, bench, names, begin, end, slot, number):
     """Ask each layer of a reading's variables for what fits them. `number` is of this event."""
     layers, variables = rules.layers, rules.variables
-    is_nowhere = np.isnan(shelf.places[slot, 0])
+    is_nowhere = np.isnan(shelf.places[slot, X])
     for p in range(begin, end):
         variable = names[p]
         graph = variables[variable, GRAPH]
@@ -145,17 +162,17 @@ def find_hits(rules, shelf, bench, names, begin, end, slot, number):
     return DONE
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _ask(rules, shelf, bench, names, begin, end, slot, layer, used):
     """Look into the squares of a layer near a reading. Returns how many hits there are then."""
     kind, asked_for = rules.layers[layer, KIND], rules.layers[layer, ASKED_FOR]
     scale, reach = rules.lengths[layer, SCALE], rules.lengths[layer, REACHED]
     x1 = x2 = y1 = y2 = z1 = z2 = np.int64(0)
     if kind > 0:
-        x1, x2 = _window(shelf.places[slot, 0], reach, scale)
-        y1, y2 = _window(shelf.places[slot, 1], reach, scale)
+        x1, x2 = _window(shelf.places[slot, X], reach, scale)
+        y1, y2 = _window(shelf.places[slot, Y], reach, scale)
     if kind > 2:
-        z1, z2 = _window(shelf.places[slot, 2], reach, scale)
+        z1, z2 = _window(shelf.places[slot, Z], reach, scale)
     entries, squares = shelf.entries, shelf.squares
     mask = len(squares) - 1
     for x in range(x1, x2 + 1):
@@ -172,7 +189,7 @@ def _ask(rules, shelf, bench, names, begin, end, slot, layer, used):
     return used
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def _window(value, reach, scale):
     """The squares along an axis in which near places lie: those beside it at most."""
     middle, error = square_on(value, scale), reach + abs(value) * ROUNDING
@@ -180,7 +197,7 @@ def _window(value, reach, scale):
     return max(middle - 1, low), min(middle + 1, high)
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _meet(rules, shelf, bench, names, begin, end, slot, entry, used):
     """Compare a reading's variables with the members of an entry, both in ascending order."""
     members, variables, hits = shelf.members, rules.variables, bench.hits

@@ -9,7 +9,6 @@ Entries expire by a heap, in which an entry may stand with an earlier instant th
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from place.kernels.constraint_tables import (
     COPIES,
@@ -27,6 +26,9 @@ from place.kernels.constraint_tables import (
     KEY,
     KIND,
     LIST,
+    LISTED_X,
+    LISTED_Y,
+    LISTED_Z,
     MASK,
     MEMBERS,
     NEXT,
@@ -41,13 +43,17 @@ from place.kernels.constraint_tables import (
     USED_ENTRIES,
     USED_MEMBERS,
     WHEN,
+    X,
+    Y,
+    Z,
 )
+from place.kernels.uncounted import uncounted, uncounted_inline
 
 FAR = 2.0**61
 """Squares further out than this are one square."""
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def hold(shelf, state, slot):
     """One more holds the reading at a slot."""
     if shelf.readings[slot, HOLDERS] == 0:
@@ -55,7 +61,7 @@ def hold(shelf, state, slot):
     shelf.readings[slot, HOLDERS] += 1
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def release(shelf, state, slot):
     """One less holds the reading at a slot."""
     shelf.readings[slot, HOLDERS] -= 1
@@ -65,7 +71,7 @@ def release(shelf, state, slot):
         state[RELEASED] += 1
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def push_expiry(heap, size, key, entry):
     """Put an entry into a heap of this size."""
     at = size
@@ -78,7 +84,7 @@ def push_expiry(heap, size, key, entry):
     heap[at, 0], heap[at, 1] = key, entry
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def sink_expiry(heap, size, at, key, entry):
     """Put an entry at a place of the heap or below it."""
     while True:
@@ -94,7 +100,7 @@ def sink_expiry(heap, size, at, key, entry):
     heap[at, 0], heap[at, 1] = key, entry
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def _new_entry(shelf, state, slot, expiry, use, owner):
     """An entry that is in the heap and holds its reading, but is not linked."""
     entry = state[FREE_ENTRY]
@@ -114,7 +120,7 @@ def _new_entry(shelf, state, slot, expiry, use, owner):
     return entry
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def keep_in_list(rules, shelf, state, variable, slot, expiry, use):
     """Keep a reading in the list of a variable, where its time puts it."""
     entry = _new_entry(shelf, state, slot, expiry, use, variable)
@@ -129,6 +135,9 @@ def keep_in_list(rules, shelf, state, variable, slot, expiry, use):
     ):
         before, after = after, entries[after, NEXT]
     entries[entry, PREVIOUS], entries[entry, NEXT] = before, after
+    spots, places = shelf.spots, shelf.places
+    spots[entry, LISTED_X], spots[entry, LISTED_Y] = places[slot, X], places[slot, Y]
+    spots[entry, LISTED_Z] = places[slot, Z]
     if before >= 0:
         entries[before, NEXT] = entry
     else:
@@ -138,38 +147,39 @@ def keep_in_list(rules, shelf, state, variable, slot, expiry, use):
     rules.variables[variable, KEPT] += 1
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def square_on(value, scale):
     """The number of a coordinate's square along its axis."""
     at = np.floor(value * scale)
     return np.int64(min(max(at, -FAR), FAR))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def key_of(layer, x, y, z):
-    """A number for a square of a layer, by the steps of splitmix64."""
-    mixed = np.uint64(layer) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(x)
+    """A number for a square of a layer, by the steps of splitmix64. Squares beside each other are
+    often beside each other in the hash table, too, and so in one line of memory."""
+    mixed = np.uint64(layer) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(x >> 3)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27)) ^ np.uint64(y)) * np.uint64(0x94D049BB133111EB)
     mixed = (mixed ^ (mixed >> np.uint64(31)) ^ np.uint64(z)) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64(mixed ^ (mixed >> np.uint64(32)))
+    return np.int64((mixed ^ (mixed >> np.uint64(32))) << np.uint64(3)) | (x & 7)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def bit_of(variable):
     """The bit of a variable in masks."""
     mixed = np.uint64(variable) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(np.uint64(1) << (mixed >> np.uint64(58)))
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def keep_in_square(rules, shelf, state, layer, slot, expiry, use):
     """Keep a reading in its square of a layer, for no variable yet."""
     entry = _new_entry(shelf, state, slot, expiry, use, ~layer)
     scale, kind = rules.lengths[layer, SCALE], rules.layers[layer, KIND]
-    x = square_on(shelf.places[slot, 0], scale) if kind > 0 else 0
-    y = square_on(shelf.places[slot, 1], scale) if kind > 0 else 0
-    z = square_on(shelf.places[slot, 2], scale) if kind > 2 else 0
+    x = square_on(shelf.places[slot, X], scale) if kind > 0 else 0
+    y = square_on(shelf.places[slot, Y], scale) if kind > 0 else 0
+    z = square_on(shelf.places[slot, Z], scale) if kind > 2 else 0
     entries = shelf.entries
     entries[entry, KEY] = key_of(layer, x, y, z)
     entries[entry, MASK] = entries[entry, COUNT] = 0
@@ -179,7 +189,7 @@ def keep_in_square(rules, shelf, state, layer, slot, expiry, use):
     return entry
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _chain(shelf, entry):
     entries = shelf.entries
     square = entries[entry, KEY] & (len(shelf.squares) - 1)
@@ -190,7 +200,7 @@ def _chain(shelf, entry):
     shelf.squares[square] = entry
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def chain_anew(shelf, state):
     """Put all entries of squares into a hash table that is empty."""
     for entry in range(state[USED_ENTRIES]):
@@ -198,7 +208,7 @@ def chain_anew(shelf, state):
             _chain(shelf, entry)
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _class_of(size):
     """The least power of two that is not less, as an exponent."""
     exponent = 0
@@ -207,7 +217,7 @@ def _class_of(size):
     return exponent
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def add_member(rules, shelf, state, entry, variable):
     """A reading in a square is kept for one more variable; members are in ascending order."""
     entries, members = shelf.entries, shelf.members
@@ -235,14 +245,14 @@ def add_member(rules, shelf, state, entry, variable):
     rules.variables[variable, KEPT] += 1
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _free_block(members, state, begin, count):
     size = _class_of(count)
     members[begin] = state[FREE_BLOCKS + size]
     state[FREE_BLOCKS + size] = begin
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _drop(rules, shelf, state, entry):
     """Nobody keeps an entry any more; its row is still in the heap."""
     entries, owner = shelf.entries, shelf.terms[entry, OWNER]
@@ -269,7 +279,7 @@ def _drop(rules, shelf, state, entry):
     release(shelf, state, entries[entry, SLOT])
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def expire(rules, shelf, state, upto):
     """Drop what is kept until this instant at most."""
     heap, terms = shelf.heap, shelf.terms
@@ -288,13 +298,13 @@ def expire(rules, shelf, state, upto):
         _free_row(shelf, state, entry)
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _free_row(shelf, state, entry):
     shelf.entries[entry, NEXT] = state[FREE_ENTRY]
     state[FREE_ENTRY] = entry
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def forget_list(rules, shelf, state, variable):
     """Drop what the list of a variable keeps."""
     entry = rules.variables[variable, LIST]
@@ -305,7 +315,7 @@ def forget_list(rules, shelf, state, variable):
         entry = after
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def forget_members(rules, shelf, state, layer, first, beyond):
     """Keep nothing for some variables in the squares of a layer."""
     entries, members = shelf.entries, shelf.members
@@ -337,7 +347,7 @@ def forget_members(rules, shelf, state, layer, first, beyond):
             _free_block(members, state, begin + (1 << size), 1 << size)
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def purge(shelf, state):
     """Take what is gone out of the heap."""
     heap, left = shelf.heap, 0

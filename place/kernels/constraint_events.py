@@ -13,7 +13,6 @@ would change again: the caller makes it larger and calls the kernel again.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from place.kernels.constraint_absence import absent_until, deadline_of, decide, let_wait
 from place.kernels.constraint_domains import domains_by_hits, domains_by_lists, find_hits
@@ -74,10 +73,12 @@ from place.kernels.constraint_tables import (
     USE,
     USED_MEMBERS,
     VALUE_ENTRY,
+    X,
 )
+from place.kernels.uncounted import uncounted, uncounted_inline
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def take_events(rules, shelf, outlet, bench, state, arrived, until):
     """Go on with a tick, to its end at an instant. Returns DONE or what has to be larger."""
     starts, instants = arrived.starts, arrived.instants
@@ -100,7 +101,7 @@ def take_events(rules, shelf, outlet, bench, state, arrived, until):
     return need
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _close(rules, shelf, outlet, state, upto):
     """All events until an instant were taken: decide what waited for it, drop what expires."""
     state[PEAK] = max(state[PEAK], state[HELD])
@@ -111,7 +112,7 @@ def _close(rules, shelf, outlet, state, upto):
     return need
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _take_event(rules, shelf, outlet, bench, state, arrived, n):
     """Take an event for each variable that it qualifies for, from where it was left."""
     begin, end, slot = arrived.starts[n], arrived.starts[n + 1], arrived.slots[n]
@@ -129,7 +130,7 @@ def _take_event(rules, shelf, outlet, bench, state, arrived, n):
     need = find_hits(rules, shelf, bench, names, begin, end, slot, number)
     if need != DONE:
         return need
-    is_nowhere = np.isnan(shelf.places[slot, 0])
+    is_nowhere = np.isnan(shelf.places[slot, X])
     for p in range(state[AT_VARIABLE], end):
         state[AT_VARIABLE] = p
         variable = names[p]
@@ -149,7 +150,7 @@ def _take_event(rules, shelf, outlet, bench, state, arrived, n):
     return DONE
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _write(shelf, arrived, n, slot, number):
     """Write the reading of an event into its slot."""
     readings, features = shelf.readings, shelf.features
@@ -157,12 +158,12 @@ def _write(shelf, arrived, n, slot, number):
     readings[slot, STREAM], readings[slot, SEQUENCE] = arrived.streams[n], number
     readings[slot, HOLDERS] = 0
     for axis in range(3):
-        shelf.places[slot, axis] = arrived.places[n, axis]
+        shelf.places[slot, X + axis] = arrived.places[n, axis]
     for f in range(features.shape[1]):
         features[slot, f] = arrived.features[n, f]
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def last_use(rules, limits, graph, role, time):
     """The last instant at which a reading may be of use, also by variable, in `limits`."""
     first, matched = rules.graphs[graph, ORIGIN], rules.graphs[graph, MATCHED]
@@ -177,7 +178,7 @@ def last_use(rules, limits, graph, role, time):
     return use
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _take_variable(rules, shelf, outlet, bench, state, graph, role, slot, position):
     """Take a reading for a variable: find the matches that it completes, and keep it."""
     graphs, readings = rules.graphs, shelf.readings
@@ -216,7 +217,7 @@ def _take_variable(rules, shelf, outlet, bench, state, graph, role, slot, positi
     return DONE
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _tell(rules, shelf, outlet, bench, state, graph, role, slot):
     """Find the matches that a reading completes, and tell them or let them wait."""
     found, header, count = outlet.found, bench.header, state[FOUND]
@@ -247,7 +248,7 @@ def _tell(rules, shelf, outlet, bench, state, graph, role, slot):
     return DONE
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _keep(rules, shelf, state, graph, role, slot, expiry, use):
     """Keep a reading for a variable until an instant."""
     variable, layer = rules.graphs[graph, ORIGIN] + role, rules.graphs[graph, LAYER]
@@ -265,7 +266,7 @@ def _keep(rules, shelf, state, graph, role, slot, expiry, use):
     add_member(rules, shelf, state, entry, variable)
 
 
-@njit(nogil=True, cache=True)
+@uncounted_inline
 def _renew(terms, values, count, expiry):
     """What fits a reading is kept as long, but not longer than it can be of use."""
     for p in range(count):

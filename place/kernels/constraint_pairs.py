@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from place.kernels.constraint_tables import (
     AFTER,
     AT_MOST,
@@ -42,12 +40,16 @@ from place.kernels.constraint_tables import (
     UNBOUNDED,
     UNEQUAL,
     UNKNOWN,
+    X,
+    Y,
+    Z,
 )
+from place.kernels.uncounted import uncounted, uncounted_inline
 
 EARTH_RADIUS = 6_371_008.8
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def latest_instant(time, later, period):
     """The last instant at which a reading may come that is at most so much later."""
     if later >= UNBOUNDED:
@@ -57,7 +59,7 @@ def latest_instant(time, later, period):
     return -(-(time + later) // period) * period
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _is_apart(measure, flags, bounds, pair):
     """Is a distance within the bounds of a pair, given its measure? NaN is not."""
     if flags & HAS_MOST:
@@ -82,7 +84,7 @@ def _is_apart(measure, flags, bounds, pair):
     return True
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _compare(left, operator, right):
     """Does a comparison of two features hold? Of an unknown one it does not."""
     if left == UNKNOWN or right == UNKNOWN:
@@ -100,7 +102,7 @@ def _compare(left, operator, right):
     return left >= right
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _all_hold(comparisons, begin, end, features, one, other):
     for c in range(begin, end):
         left, right = features[one, comparisons[c, LEFT]], features[other, comparisons[c, RIGHT]]
@@ -109,7 +111,7 @@ def _all_hold(comparisons, begin, end, features, one, other):
     return True
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@uncounted_inline
 def is_consistent(rules, shelf, pair, one, other):
     """Do the readings at two slots fit the first and the second variable of a pair?"""
     pairs, readings = rules.pairs, shelf.readings
@@ -119,9 +121,9 @@ def is_consistent(rules, shelf, pair, one, other):
     flags = pairs[pair, FLAGS]
     if flags & (HAS_MOST | HAS_LEAST):
         places = shelf.places
-        du = places[one, 0] - places[other, 0]
-        dv = places[one, 1] - places[other, 1]
-        dw = places[one, 2] - places[other, 2]
+        du = places[one, X] - places[other, X]
+        dv = places[one, Y] - places[other, Y]
+        dw = places[one, Z] - places[other, Z]
         if not _is_apart(du * du + dv * dv + dw * dw, flags, rules.bounds, pair):
             return False
     if flags & (BEFORE | AFTER):

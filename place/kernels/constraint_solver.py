@@ -7,8 +7,6 @@ out of the domains that follow, by a mark with its depth; a domain without readi
 
 from __future__ import annotations
 
-from numba import njit
-
 from place.kernels.constraint_pairs import is_consistent
 from place.kernels.constraint_tables import (
     FOUND_SLOTS,
@@ -19,9 +17,10 @@ from place.kernels.constraint_tables import (
     VALUE_MARK,
     VALUE_SLOT,
 )
+from place.kernels.uncounted import uncounted
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def solve(rules, shelf, found, count, graph, role, begins, values, plan, header, slot):
     """Write the matches in which the variable of a role has the reading at a slot behind the
     `count` that are found; `values[begins[j]:begins[j + 1]]` is the domain of variable j, and
@@ -86,7 +85,7 @@ def solve(rules, shelf, found, count, graph, role, begins, values, plan, header,
     return count, steps
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _by_size(order, begins, matched, role):
     """The other variables in the order of the sizes of their domains; the place of the last."""
     count = 0

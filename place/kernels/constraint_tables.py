@@ -27,11 +27,13 @@ LOOSE, TIGHT, NO_INDEX = range(3)
 squares; no longer than until the next reading that they wait for and by squares; or so and by a
 list for each variable."""
 
-# Readings, by slot.
-TIME, INSTANT, STREAM, SEQUENCE, HOLDERS = range(5)
+# Readings, by slot. X, Y and Z are the same memory as floats.
+TIME, INSTANT, STREAM, SEQUENCE, HOLDERS, X, Y, Z = range(8)
 
 # Entries: a reading in the list of a variable, or in a square for all graphs of a layer.
 NEXT, PREVIOUS, SLOT, WHEN, KEY, MASK, MEMBERS, COUNT = range(8)
+# In a list they also know their place, as floats, where those in squares have other things.
+LISTED_X, LISTED_Y, LISTED_Z = KEY, MASK, MEMBERS
 # Their terms: the last instant at which they are kept, the last at which they could be of use, and
 # the variable of the list or the complement of the layer.
 EXPIRY, USE, OWNER = range(3)
@@ -96,13 +98,15 @@ class Rules(NamedTuple):
 
 
 class Shelf(NamedTuple):
-    """Readings that are kept, and how they are found and expire."""
+    """Readings that are kept, and how they are found and expire. `places` are the readings, and
+    `spots` the entries, as floats: what is asked together lies together."""
 
     readings: Longs
     places: Floats
     features: Longs
     released: Longs
     entries: Longs
+    spots: Floats
     terms: Longs
     heap: Longs
     members: Longs
