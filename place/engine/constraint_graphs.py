@@ -151,7 +151,16 @@ class GraphTables:
         self._pairs.give(pairs, roles * roles)
         self._variables.give(int(row[t.ORIGIN]), roles)
         self._graphs.give(number, 1)
-        layer = int(row[t.LAYER])
+        self._leave(int(row[t.LAYER]))
+
+    def set_strategy(self, number: int, graph: Graph) -> None:
+        """Readings of a graph are found in another way; nothing is kept for it now."""
+        layer = self._layer_of(graph)
+        self._leave(int(self.rules.graphs[number, t.LAYER]))
+        self.rules.graphs[number, [t.STRATEGY, t.LAYER]] = graph.strategy, layer
+
+    def _leave(self, layer: int) -> None:
+        """A graph is in a layer no more."""
         if layer >= 0:
             self._sharing[layer] -= 1
             if not self._sharing[layer]:
@@ -226,15 +235,7 @@ class GraphTables:
         """The layer in which a graph's readings are kept, −1 if they are in lists."""
         if graph.strategy == t.NO_INDEX or graph.matched == 1:
             return -1
-        others = ~np.eye(graph.matched, dtype=bool)
-        most, _ = _symmetric(graph.most, graph.most_open, 1.0)
-        longest = float(most[: graph.matched, : graph.matched][others].max())
-        kind, level, span = 0, 0, math.inf
-        if longest < np.inf:
-            chord = float(_chord(np.array([max(longest, 0.0)]), graph.sphere)[0])
-            span = chord * (1 + SURE) + 1e-12
-            level = math.frexp(span)[1]
-            kind = (3 if graph.sphere else 2) if level <= WIDEST else 0
+        kind, level, span = _level_of(graph)
         key = (graph.strategy, graph.sphere, level)
         layer = self._shared.get(key) if kind else None
         if layer is None:
@@ -275,6 +276,26 @@ def grown(table: NDArray[T], rows: int, fill: int = 0) -> NDArray[T]:
         made = np.full((more, *table.shape[1:]), fill, table.dtype)
     made[: len(table)] = table
     return made
+
+
+def _level_of(graph: Graph) -> tuple[int, int, float]:
+    """How many coordinates tell the squares of a graph apart, their side as a power of two, and how
+    far coordinates of near places are apart at most."""
+    others = ~np.eye(graph.matched, dtype=bool)
+    most, _ = _symmetric(graph.most, graph.most_open, 1.0)
+    longest = float(most[: graph.matched, : graph.matched][others].max())
+    if longest == np.inf:
+        return 0, 0, math.inf
+    chord = float(_chord(np.array([max(longest, 0.0)]), graph.sphere)[0])
+    span = chord * (1 + SURE) + 1e-12
+    level = math.frexp(span)[1]
+    return (3 if graph.sphere else 2) if level <= WIDEST else 0, level, span
+
+
+def scale_of(graph: Graph) -> float:
+    """One over the side of the squares of a graph; 0 if all places are one square."""
+    kind, level, _ = _level_of(graph)
+    return 2.0**-level if kind else 0.0
 
 
 def lined(rows: int, columns: int) -> Longs:

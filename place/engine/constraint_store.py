@@ -10,7 +10,7 @@ In which order matches with the same completing reading are told is not said.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,6 +132,13 @@ class ConstraintStore:
 
     def remove(self, graph: int) -> None:
         """A graph is no more, and nothing is kept or waits for it."""
+        self._forget(graph)
+        if self._graphs.rules.graphs[graph, t.ABSENT]:
+            forget_waiting(self._shelf, self._outlet, self._state, graph)
+        self._graphs.remove(graph)
+
+    def _forget(self, graph: int) -> None:
+        """Nothing is kept for a graph."""
         rules, first = self._graphs.rules, self.first(graph)
         row = rules.graphs[graph]
         beyond = first + int(row[t.ROLES])
@@ -140,11 +147,19 @@ class ConstraintStore:
         if row[t.LAYER] >= 0:
             layer = int(row[t.LAYER])
             forget_members(rules, self._shelf, self._state, layer, first, beyond)
-        if row[t.ABSENT]:
-            forget_waiting(self._shelf, self._outlet, self._state, graph)
         if 2 * self._state[t.GONE_ENTRIES] > self._state[t.HEAPED]:
             purge(self._shelf, self._state)
-        self._graphs.remove(graph)
+
+    def set_strategy(self, number: int, graph: Graph, strategy: int) -> None:
+        """Find the readings of a graph in another way from now on; what is kept stays kept. The
+        graph is as it was added, and all ticks are settled."""
+        slots, variables, expiries = self.entries()
+        first = self.first(number)
+        mine = np.flatnonzero((variables >= first) & (variables < first + graph.roles))
+        self._forget(number)
+        self._graphs.set_strategy(number, replace(graph, strategy=strategy))
+        self.keep(slots[mine], variables[mine], expiries[mine])
+        self.settle()
 
     def first(self, graph: int) -> int:
         """The number of the first variable of a graph."""
@@ -412,6 +427,12 @@ class ConstraintStore:
     def steps_of(self, graph: int) -> int:
         """How many pairs of readings were compared for a graph."""
         return int(self._graphs.rules.graphs[graph, t.STEPS])
+
+    def facts_of(self, graphs: Longs) -> tuple[Longs, Longs, Longs, Longs]:
+        """Of graphs: their first variables, how many a match has, their strategies, and how many
+        pairs of readings were compared."""
+        rows = self._graphs.rules.graphs[graphs]
+        return rows[:, t.ORIGIN], rows[:, t.MATCHED], rows[:, t.STRATEGY], rows[:, t.STEPS]
 
     def matches_of(self, graph: int) -> int:
         """How many matches of a graph were told."""

@@ -18,12 +18,20 @@ def readings_in_order(due: Due, stream: Stream, dictionary: Dictionary) -> Due:
     only the last, which may say that the object is gone."""
     messages, instants = due
     keys = key_ranks(messages, stream, dictionary)
+    if not messages.gone.any() and _is_ascending(messages.times, keys):
+        return due
     order = np.lexsort((keys, messages.times))
     times, keys = messages.times[order], keys[order]
     last = np.ones(len(order), np.bool_)
     last[:-1] = (times[1:] != times[:-1]) | (keys[1:] != keys[:-1])
     kept = order[last & ~messages.gone[order]]
     return messages.take(kept), instants[kept]
+
+
+def _is_ascending(times: Longs, keys: Longs) -> bool:
+    """Is each reading later than the one before, or as late and of a greater key?"""
+    later = times[1:] > times[:-1]
+    return bool((later | ((times[1:] == times[:-1]) & (keys[1:] > keys[:-1]))).all())
 
 
 def key_ranks(messages: Messages, stream: Stream, dictionary: Dictionary) -> Longs:

@@ -3,7 +3,7 @@ them may be let go."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -47,6 +47,15 @@ class HeldReadings:
     def rows(self, stream: str, slots: Longs) -> Columns:
         """The rows of readings, their times as the last column."""
         return self._rows[stream].take(slots)
+
+    def some(self, stream: str, slots: Longs, wanted: Collection[int]) -> Columns:
+        """The same rows for whoever reads only these columns: nothing is in the others."""
+        rows = self._rows[stream]
+        found = Columns(rows.columns, self._dictionary, 0)
+        for index in wanted:
+            found.values[index] = rows.values[index][slots]
+            found.nulls[index] = rows.nulls[index][slots]
+        return found
 
     def keys(self, slots: Longs) -> Longs:
         """The keys of readings, texts as codes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,9 +22,10 @@ from place.engine.operators.contract import Parameters
 from place.engine.trigger_silence import Silence
 from place.engine.vector import as_columns, evaluate_all, holds
 from place.kernels.arrays import Bools, Longs
+from place.kernels.match_order import order_runs
 from place.model.schema import Column as Field
 from place.model.types import Row, Type
-from place.plan.expression import Column, Expression, substitute
+from place.plan.expression import Column, Expression, columns_of, substitute
 from place.plan.query import Query
 from place.plan.trigger import Constraints
 
@@ -48,6 +50,13 @@ class AlertShape:
     is_silenced: bool
 
 
+class _Known(NamedTuple):
+    """A shape, and the constants of the graphs that have it."""
+
+    shape: AlertShape
+    constants: Parameters
+
+
 def shape_of(query: Query, constraints: Constraints, put: Put) -> tuple[AlertShape, Row]:
     """The shape of a trigger with a row of each of its tables, and its constants. `put` puts the
     values of these rows in the place of columns of tables."""
@@ -67,6 +76,15 @@ def shape_of(query: Query, constraints: Constraints, put: Put) -> tuple[AlertSha
         trigger.every is not None,
     )
     return shape, tuple(constants.constants)
+
+
+def _wanted(expressions: Sequence[Expression]) -> dict[int, set[int]]:
+    """The columns that expressions read, by source."""
+    found: dict[int, set[int]] = {}
+    for expression in expressions:
+        for column in columns_of(expression):
+            found.setdefault(column.source, set()).add(column.index)
+    return found
 
 
 def _some(matched: Found, chosen: Longs) -> Found:
@@ -91,10 +109,11 @@ class TriggerAlerts:
         self._held = held
         self._dictionary = dictionary
         self._shapes: dict[AlertShape, int] = {}
-        self._known: list[tuple[AlertShape, Parameters]] = []
+        self._known: list[_Known] = []
         self._shape = np.zeros(16, np.int64)
         self._owner = np.zeros(16, np.int64)
         self._queries: dict[int, Query] = {}
+        self._counts = np.zeros(16, np.int64)
         self.silence = Silence()
         self.told: dict[int, set[int]] = {}
         """Of graphs with REPORT FIRST whose matches wait for each other: the completing readings
@@ -108,13 +127,14 @@ class TriggerAlerts:
         """A graph of a trigger begins."""
         if shape not in self._shapes:
             self._shapes[shape] = len(self._known)
-            self._known.append((shape, Parameters(shape.kinds, self._dictionary)))
+            self._known.append(_Known(shape, Parameters(shape.kinds, self._dictionary)))
         at = self._shapes[shape]
-        self._known[at][1].put(graph, constants)
+        self._known[at].constants.put(graph, constants)
         self._shape = longer(self._shape, graph + 1)
         self._owner = longer(self._owner, graph + 1)
         self._shape[graph], self._owner[graph] = at, number
         self._queries[number] = query
+        self._counts = longer(self._counts, number + 1)
         assert query.trigger is not None
         if query.trigger.every is not None:
             self.silence.begin(graph, query.trigger.every)
@@ -130,6 +150,10 @@ class TriggerAlerts:
         if not self._queries:
             self._shapes, self._known = {}, []
 
+    def count(self, number: int) -> int:
+        """How many alerts of a trigger were told."""
+        return int(self._counts[number])
+
     # A tick
 
     def of(self, matched: Found) -> list[Change]:
@@ -141,60 +165,71 @@ class TriggerAlerts:
         for at in np.flatnonzero(np.bincount(shapes)).tolist():
             chosen = np.flatnonzero(shapes == at)
             mine = matched if len(chosen) == len(shapes) else _some(matched, chosen)
-            change = self._told(mine, *self._known[at])
+            change = self._told(mine, self._known[at])
             if change is not None:
                 changes.append(change)
         return changes
 
-    def _told(self, matched: Found, shape: AlertShape, constants: Parameters) -> Change | None:
-        sources = self._sources(matched.graphs, matched.slots, shape, constants)
-        chosen = self._fulfilled(matched, shape, constants, sources)
+    def _told(self, matched: Found, known: _Known) -> Change | None:
+        shape = known.shape
+        chosen = self._fulfilled(matched, known)
         chosen = chosen[self._in_order(matched, shape, chosen)]
         if shape.is_first:
             chosen = chosen[self._first(matched, chosen)]
         if shape.is_silenced and len(chosen):
-            groups = self._evaluated(shape.groups, sources, chosen)
+            groups = self._evaluated(shape.groups, matched, known, chosen)
             graphs, instants = matched.graphs[chosen], matched.instants[chosen]
             chosen = chosen[self.silence.told(graphs, instants, groups)]
         if not len(chosen):
             return None
-        columns = self._evaluated(shape.outputs, sources, chosen)
-        known, owners = np.unique(self._owner[matched.graphs[chosen]], return_inverse=True)
+        columns = self._evaluated(shape.outputs, matched, known, chosen)
+        numbers = self._owner[matched.graphs[chosen]]
+        counts = np.bincount(numbers)
+        self._counts[: len(counts)] += counts
+        told = np.flatnonzero(counts)
+        places = np.zeros(len(counts), np.int32)
+        places[told] = np.arange(len(told))
         return Change(
-            tuple(self._queries[number] for number in known.tolist()),
+            tuple(self._queries[number] for number in told.tolist()),
             1,
             matched.instants[chosen],
             tuple(columns.array(i, slice(None)) for i in range(len(shape.outputs))),
             True,
-            None if len(known) == 1 else owners.reshape(-1).astype(np.int32),
+            None if len(told) == 1 else places[numbers],
         )
 
     def _sources(
-        self, graphs: Longs, slots: Longs, shape: AlertShape, constants: Parameters
-    ) -> list[Columns | None]:
-        """The readings of matches by variable, nothing for that of UNLESS, and constants."""
-        sources: list[Columns | None] = [
-            self._held.rows(shape.streams[i], slots[:, i]) for i in range(shape.variables)
-        ]
-        sources += [None] * (len(shape.streams) - shape.variables)
-        return [*sources, constants.rows(graphs)]
-
-    def _fulfilled(
         self,
-        matched: Found,
-        shape: AlertShape,
-        constants: Parameters,
-        sources: Sequence[Columns | None],
-    ) -> Longs:
+        known: _Known,
+        graphs: Longs,
+        slots: Longs,
+        expressions: Sequence[Expression],
+        blockers: Longs | None = None,
+    ) -> list[Columns | None]:
+        """What expressions read of the readings of matches by variable, of those that may block
+        them, and constants."""
+        shape, wanted = known.shape, _wanted(expressions)
+        sources: list[Columns | None] = [
+            self._held.some(shape.streams[i], slots[:, i], wanted[i]) if i in wanted else None
+            for i in range(shape.variables)
+        ]
+        for name in shape.streams[shape.variables :]:
+            sources.append(None if blockers is None else self._held.rows(name, blockers))
+        return [*sources, known.constants.rows(graphs)]
+
+    def _fulfilled(self, matched: Found, known: _Known) -> Longs:
         """The matches for which all holds that is asked last, and that nothing blocks."""
-        size = len(matched.graphs)
+        shape, size = known.shape, len(matched.graphs)
+        at, slots = matched.blockers
+        if not shape.others and not len(at):
+            return np.arange(size)
         kept = np.ones(size, np.bool_)
+        sources = self._sources(known, matched.graphs, matched.slots, shape.others)
         for condition in shape.others:
             kept &= holds(condition, sources, size, self._dictionary)
-        at, slots = matched.blockers
         if len(at):
-            beside = self._sources(matched.graphs[at], matched.slots[at], shape, constants)
-            beside[shape.variables] = self._held.rows(shape.streams[shape.variables], slots)
+            match = (matched.graphs[at], matched.slots[at])
+            beside = self._sources(known, *match, shape.absence, slots)
             blocks = np.ones(len(at), np.bool_)
             for condition in shape.absence:
                 blocks &= holds(condition, beside, len(at), self._dictionary)
@@ -202,15 +237,13 @@ class TriggerAlerts:
         return np.flatnonzero(kept)
 
     def _evaluated(
-        self,
-        expressions: Sequence[Expression],
-        sources: Sequence[Columns | None],
-        chosen: Longs,
+        self, expressions: Sequence[Expression], matched: Found, known: _Known, chosen: Longs
     ) -> Columns:
         """What expressions are worth for the chosen matches, as columns."""
-        some = [None if rows is None else rows.take(chosen) for rows in sources]
+        match = (matched.graphs[chosen], matched.slots[chosen])
+        sources = self._sources(known, *match, expressions)
         size, dictionary = len(chosen), self._dictionary
-        made = [evaluate_all(expression, some, size, dictionary) for expression in expressions]
+        made = [evaluate_all(expression, sources, size, dictionary) for expression in expressions]
         fields = tuple(Field(str(i), each.type) for i, each in enumerate(expressions))
         return as_columns(fields, made, dictionary)
 
@@ -219,10 +252,16 @@ class TriggerAlerts:
     def _in_order(self, matched: Found, shape: AlertShape, chosen: Longs) -> Longs:
         """Matches by the instant at which they are told, then by the times of their variables, then
         by their keys."""
-        slots = matched.slots[chosen]
-        keys = [self._held.ranks(shape.streams[i], slots[:, i]) for i in range(shape.variables)]
-        times = [self._held.times(shape.streams[i], slots[:, i]) for i in range(shape.variables)]
-        return np.lexsort((*keys[::-1], *times[::-1], matched.instants[chosen]))
+        slots, instants = matched.slots[chosen], matched.instants[chosen]
+        count = shape.variables
+        facts = np.empty((len(chosen), 2 * count), np.int64)
+        for i in range(count):
+            facts[:, i] = self._held.times(shape.streams[i], slots[:, i])
+            facts[:, count + i] = self._held.ranks(shape.streams[i], slots[:, i])
+        if (instants[1:] < instants[:-1]).any():
+            return np.lexsort((*facts.T[::-1], instants))
+        order: Longs = order_runs(instants, facts)
+        return order
 
     def _first(self, matched: Found, chosen: Longs) -> Bools:
         """Which of ordered matches are the first of their completing readings."""

@@ -2,7 +2,9 @@
 
 What a variable asks of a reading alone is a region over attributes and places, as the conditions of
 a query are. So the variables of all triggers are regions of the same joins, which readings meet
-once for all of them. Variables that ask the same share a region.
+once for all of them. Where comparisons with constants say it all, regions are boxes over all
+attributes of a stream (place/engine/trigger_boxes.py). Others meet readings as regions of queries
+do, and variables that ask the same share a region.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from place.engine.queries import Queries
 from place.engine.surroundings import Surroundings
 from place.engine.tick import Due, Tick
 from place.engine.tick_readings import TickReadings
+from place.engine.trigger_boxes import Qualifying, VariableBoxes
 from place.errors import InternalError
 from place.kernels.arrays import Longs
+from place.kernels.fanned_pairs import pairs_in_order
 from place.model.schema import Column as Field
 from place.model.schema import Stream
 from place.model.shape import Shape
@@ -73,10 +77,13 @@ class TriggerVariables:
         self._parts: dict[int, tuple[Asked, ...]] = {}
         """The regions of a variable, in all of which its readings lie."""
         self._fan: tuple[Longs, Longs, Longs] | None = None
+        self._boxes = {name: VariableBoxes(dictionary) for name in streams}
+        self._boxed: dict[int, str] = {}
+        """Variables whose regions are boxes, and their streams."""
 
     def reads(self, stream: str) -> bool:
         """Does any variable stand for readings of a stream?"""
-        return any(key.subject == stream for key in self._joins)
+        return len(self._boxes[stream]) > 0 or any(key.subject == stream for key in self._joins)
 
     # Variables come and go
 
@@ -85,6 +92,9 @@ class TriggerVariables:
     ) -> None:
         """What a variable asks of a reading; the condition reads one source, of any number."""
         alone = None if condition is None else substitute(condition, _of_first)
+        if not regions and self._boxes[stream].add(variable, alone):
+            self._boxed[variable] = stream
+            return
         first, *others = regions or (None,)
         parts = ((stream, alone, first), *((stream, None, region) for region in others))
         self._parts[variable] = tuple(dict.fromkeys(parts))
@@ -97,6 +107,9 @@ class TriggerVariables:
     def remove(self, variables: Iterable[int]) -> None:
         """Variables that no trigger has any more."""
         for variable in variables:
+            if variable in self._boxed:
+                self._boxes[self._boxed.pop(variable)].remove(variable)
+                continue
             for asked in self._parts.pop(variable):
                 number = self._numbers[asked]
                 self._users[number].discard(variable)
@@ -149,9 +162,22 @@ class TriggerVariables:
 
     # A tick
 
-    def qualifying(self, stream: str, due: Due, rows: Columns) -> tuple[Longs, Longs]:
-        """Pairs of a reading and a variable that it may stand for, in the order of readings and
-        then of variables. `rows` are those of the readings, with their times."""
+    def qualifying(self, stream: str, due: Due, rows: Columns) -> Qualifying:
+        """The variables that each reading may stand for. `rows` are those of the readings, with
+        their times."""
+        boxed = self._boxes[stream].qualifying(rows)
+        if not any(key.subject == stream for key in self._joins):
+            return boxed
+        ids, variables = self._in_regions(stream, due, rows)
+        if not len(ids):
+            return boxed
+        ids = np.concatenate([np.repeat(np.arange(len(rows)), boxed.counts), ids])
+        variables = np.concatenate([boxed.variables, variables])
+        owners = np.arange(int(variables.max()) + 1)
+        return Qualifying(*pairs_in_order(ids, variables, owners, len(rows), len(owners)))
+
+    def _in_regions(self, stream: str, due: Due, rows: Columns) -> tuple[Longs, Longs]:
+        """Pairs of a reading and a variable whose regions are no boxes."""
         messages, instants = due
         nothing = np.full(len(messages), -1)
         readings = TickReadings(

@@ -28,8 +28,9 @@ from place.engine.tick import Due
 from place.engine.trigger_alerts import TriggerAlerts
 from place.engine.trigger_features import TriggerFeatures
 from place.engine.trigger_graphs import TriggerGraph, graphs_of
+from place.engine.trigger_strategies import TriggerStrategies
 from place.engine.trigger_variables import TriggerVariables, rows_with_time
-from place.kernels.arrays import Floats, Longs, runs_of
+from place.kernels.arrays import Floats, Longs
 from place.model.schema import Stream
 from place.plan.explain import Observed
 from place.plan.query import Query
@@ -61,8 +62,6 @@ class Registered:
     number: int
     query: Query
     graphs: dict[int, int]
-    alerts: int = 0
-    """How many were told since it began here."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,7 @@ class Triggers:
         self.features = TriggerFeatures(dictionary)
         self.alerts = TriggerAlerts(self.held, dictionary)
         self.store = ConstraintStore()
+        self.strategies = TriggerStrategies(self.store)
         self.registered: dict[str, Registered] = {}
         self._place = place
         self._variables = TriggerVariables(self.streams, dictionary, threads)
@@ -115,6 +115,9 @@ class Triggers:
 
     def _begin_graph(self, made: Registered, each: TriggerGraph) -> int:
         graph = self.store.add(each.graph)
+        trigger = made.query.trigger
+        assert trigger is not None
+        self.strategies.begin(graph, each.graph, is_hinted=trigger.hint is not None)
         first = self.store.first(graph)
         for role, (condition, regions) in enumerate(zip(each.unary, each.regions, strict=True)):
             stream = each.shape.streams[role]
@@ -133,6 +136,7 @@ class Triggers:
             first = self.store.first(graph)
             self._variables.remove(range(first, first + trigger.roles))
             self.store.remove(graph)
+            self.strategies.end(graph)
         self.alerts.end(list(gone.graphs.values()), gone.number)
 
     # A tick
@@ -151,13 +155,14 @@ class Triggers:
         slots = self.store.open(len(events.times))
         at = 0
         for part in parts:
-            mine = slots[np.flatnonzero((order >= at) & (order < at + len(part.times)))]
+            mine = slots
+            if len(parts) > 1:
+                mine = slots[np.flatnonzero((order >= at) & (order < at + len(part.times)))]
             at += len(part.times)
             self.held.put(part.stream, mine, part.rows, part.keys)
         changes = self.alerts.of(self.store.take(events, slots, until))
-        for change in changes:
-            self._count(change)
         self.store.settle()
+        self.strategies.look(len(events.times), events.variables)
         self._forget_told()
         return changes
 
@@ -166,19 +171,15 @@ class Triggers:
         if not len(messages):
             return None
         rows = rows_with_time(messages, self.dictionary)
-        ids, variables = self._variables.qualifying(name, (messages, instants), rows)
-        if not len(ids):
+        variables, counts = self._variables.qualifying(name, (messages, instants), rows)
+        if not len(variables):
             return None
-        chosen, starts = runs_of(ids)
-        return _Qualified(
-            name,
-            messages.times[chosen],
-            instants[chosen],
-            messages.keys[chosen],
-            rows.take(chosen),
-            np.diff(np.append(starts, len(ids))),
-            variables,
-        )
+        times, keys = messages.times, messages.keys
+        chosen = np.flatnonzero(counts)
+        if len(chosen) < len(counts):
+            times, instants, keys = times[chosen], instants[chosen], keys[chosen]
+            rows, counts = rows.take(chosen), counts[chosen]
+        return _Qualified(name, times, instants, keys, rows, counts, variables)
 
     def _events(self, parts: list[_Qualified]) -> tuple[TriggerEvents, Longs]:
         """The readings of all streams in one order, and which of them stands where: by instants,
@@ -209,12 +210,6 @@ class Triggers:
             places, features = places[order], features[order]
         return TriggerEvents(times, instants, streams, places, features, starts, variables), order
 
-    def _count(self, change: Change) -> None:
-        owners = change.owners
-        counts = [len(change)] if owners is None else np.bincount(owners).tolist()
-        for query, count in zip(change.queries, counts, strict=True):
-            self.registered[query.name].alerts += count
-
     def _forget_told(self) -> None:
         """Of completing readings that no match waits with any more nothing needs to be known."""
         if not any(self.alerts.told.values()):
@@ -244,7 +239,9 @@ class Triggers:
             for column in of_graphs.T
         )
         return {
-            each.query.name: TriggerCounts(kept[i], matches[i], each.alerts, pairs[i])
+            each.query.name: TriggerCounts(
+                kept[i], matches[i], self.alerts.count(each.number), pairs[i]
+            )
             for i, each in enumerate(known)
         }
 
@@ -260,14 +257,16 @@ class Triggers:
         names = [source.alias for source in known.query.sources[: trigger.roles]]
         waiting = np.isin(store.pending()[0], graphs).sum()
         listed = (f"{count:,} for {name}" for name, count in zip(names, kept, strict=True))
+        alerts = self.alerts.count(known.number)
         notes = [
             f"keeps {', '.join(listed)}",
             f"{sum(map(store.matches_of, graphs)):,} matches,"
-            f" {known.alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
+            f" {alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
         ]
+        notes += dict.fromkeys(self.strategies.choices[graph].told() for graph in graphs)
         if trigger.absence is not None:
             notes.append(f"{waiting:,} matches wait for UNLESS")
         if len(graphs) > 1 or known.query.tables:
             notes.append(f"{len(graphs):,} combinations of rows of its tables")
-        rows = Counter({"scan": 0, "answer": known.alerts})
+        rows = Counter({"scan": 0, "answer": alerts})
         return Observed(rows=rows, shared=len(self.registered), notes=tuple(notes))
