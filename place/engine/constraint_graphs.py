@@ -93,7 +93,7 @@ class GraphTables:
     def __init__(self) -> None:
         self.rules = t.Rules(
             variables=np.zeros((FIRST_ROWS, 9), np.int64),
-            graphs=np.zeros((FIRST_ROWS, 10), np.int64),
+            graphs=np.zeros((FIRST_ROWS, t.GRAPH_COLUMNS), np.int64),
             pairs=np.zeros((FIRST_ROWS, 6), np.int64),
             bounds=np.zeros((FIRST_ROWS, 6)),
             comparisons=np.zeros((FIRST_ROWS, 3), np.int64),
@@ -136,6 +136,7 @@ class GraphTables:
             pairs,
             graph.has_absent,
             graph.asks_more,
+            0,
             0,
             0,
         )

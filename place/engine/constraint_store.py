@@ -438,6 +438,14 @@ class ConstraintStore:
         """How many matches of a graph were told."""
         return int(self._graphs.rules.graphs[graph, t.MATCHES])
 
+    def stopped(self) -> Longs:
+        """The graphs that take no readings any more, because one would have needed too much."""
+        return np.flatnonzero(self._graphs.rules.graphs[:, t.STOPPED])
+
+    def next_expiry(self) -> int:
+        """The first instant after which something that is kept may be let go of."""
+        return int(self._shelf.heap[0, 0]) if self._state[t.HEAPED] else int(t.NEVER)
+
     def counts(self) -> Longs:
         """By the numbers of all graphs: readings kept, matches told, and pairs compared."""
         graphs, variables = self._graphs.rules.graphs, self._graphs.rules.variables

@@ -9,6 +9,7 @@ order, which finds all matches and lets go of readings that can be in none any m
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,10 +32,16 @@ from place.engine.trigger_graphs import TriggerGraph, graphs_of
 from place.engine.trigger_strategies import TriggerStrategies
 from place.engine.trigger_variables import TriggerVariables, rows_with_time
 from place.kernels.arrays import Floats, Longs
+from place.kernels.constraint_tables import MOST_MATCHES, MOST_STEPS
 from place.model.schema import Stream
 from place.plan.explain import Observed
 from place.plan.query import Query
 
+LOG = logging.getLogger("place.engine")
+STOPPED = (
+    f"for one reading more than {MOST_STEPS:,} pairs would have to be compared, or more than"
+    f" {MOST_MATCHES:,} matches told; drop it, and create it again with closer bounds"
+)
 MOST_COUNTED = 10_000
 """Of so many triggers of a cell the counts are told with each tick."""
 
@@ -62,6 +69,7 @@ class Registered:
     number: int
     query: Query
     graphs: dict[int, int]
+    is_stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,7 @@ class Triggers:
             at += len(part.times)
             self.held.put(part.stream, mine, part.rows, part.keys)
         changes = self.alerts.of(self.store.take(events, slots, until))
+        self._tell_stopped()
         self.store.settle()
         self.strategies.look(len(events.times), events.variables)
         self._forget_told()
@@ -221,9 +230,18 @@ class Triggers:
         for graph, known in self.alerts.told.items():
             known &= waiting.get(graph, set())
 
+    def _tell_stopped(self) -> None:
+        """Say once of each trigger that it was stopped."""
+        stopped = set(self.store.stopped().tolist())
+        for known in self.registered.values() if stopped else ():
+            if not known.is_stopped and not stopped.isdisjoint(known.graphs.values()):
+                known.is_stopped = True
+                LOG.warning('trigger "%s" is stopped: %s', known.query.name, STOPPED)
+
     def next_expiry(self) -> int:
-        """The next instant at which an alert may be told, if nothing comes."""
-        return min(NEVER, self.store.next_deadline())
+        """The next instant at which an alert may be told or a reading let go of, if nothing
+        comes."""
+        return min(NEVER, self.store.next_deadline(), self.store.next_expiry())
 
     def counts(self) -> dict[str, TriggerCounts]:
         """What triggers of this cell keep, and what came of it since they began here; of very many
@@ -264,6 +282,8 @@ class Triggers:
             f" {alerts:,} alerts, {sum(map(store.steps_of, graphs)):,} pairs compared",
         ]
         notes += dict.fromkeys(self.strategies.choices[graph].told() for graph in graphs)
+        if known.is_stopped:
+            notes.append(f"stopped: {STOPPED}")
         if trigger.absence is not None:
             notes.append(f"{waiting:,} matches wait for UNLESS")
         if len(graphs) > 1 or known.query.tables:

@@ -65,6 +65,7 @@ from place.kernels.constraint_tables import (
     ROLES,
     SEQUENCE,
     STEPS,
+    STOPPED,
     STORED,
     STORED_AT,
     STRATEGY,
@@ -137,6 +138,8 @@ def _take_event(rules, shelf, outlet, bench, state, arrived, n):
         if is_nowhere and rules.variables[variable, NEEDS_PLACE]:
             continue
         graph, role = rules.variables[variable, GRAPH], rules.variables[variable, ROLE]
+        if rules.graphs[graph, STOPPED]:
+            continue
         if role < rules.graphs[graph, MATCHED]:
             work = (graph, role, slot, p - begin)
             need = _take_variable(rules, shelf, outlet, bench, state, *work)
@@ -227,8 +230,11 @@ def _tell(rules, shelf, outlet, bench, state, graph, role, slot):
         work = (graph, role, bench.begins, bench.values, bench.plan, header, slot)
         end, steps = solve(rules, shelf, found, count, *work)
         rules.graphs[graph, STEPS] += steps
-        if end < 0:
+        if end == -1:
             return MORE_FOUND
+        if end < 0:
+            rules.graphs[graph, STOPPED] = 1
+            return DONE
     else:
         if count == len(found):
             return MORE_FOUND

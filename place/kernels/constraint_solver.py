@@ -11,6 +11,8 @@ from place.kernels.constraint_pairs import is_consistent
 from place.kernels.constraint_tables import (
     FOUND_SLOTS,
     MATCHED,
+    MOST_MATCHES,
+    MOST_STEPS,
     MOST_VARIABLES,
     PAIRS,
     ROLES,
@@ -26,7 +28,8 @@ def solve(rules, shelf, found, count, graph, role, begins, values, plan, header,
     `count` that are found; `values[begins[j]:begins[j + 1]]` is the domain of variable j, and
     `header` begins each row. `plan` is room for four rows.
 
-    Returns how many are found then, −1 if there is no room, and how many pairs were compared.
+    Returns how many are found then, and how many pairs were compared. Instead of the first, −1 says
+    that there is no room, and −2 that the search is too long.
     """
     matched, roles = rules.graphs[graph, MATCHED], rules.graphs[graph, ROLES]
     offset = rules.graphs[graph, PAIRS]
@@ -37,7 +40,7 @@ def solve(rules, shelf, found, count, graph, role, begins, values, plan, header,
     last = _by_size(order, begins, matched, role)
     for p in range(begins[matched]):
         values[p, VALUE_MARK] = 0
-    steps, depth = 0, 0
+    steps, depth, most = 0, 0, count + MOST_MATCHES
     cursors[0] = begins[order[0]]
     while depth >= 0:
         if dirty[depth]:
@@ -55,6 +58,8 @@ def solve(rules, shelf, found, count, graph, role, begins, values, plan, header,
             continue
         cursors[depth] = p + 1
         chosen[j] = values[p, VALUE_SLOT]
+        if steps > MOST_STEPS or count >= most:
+            return -2, steps
         if depth == last:
             if count == len(found):
                 return -1, steps

@@ -21,6 +21,9 @@ UNBOUNDED = 1 << 62
 """A time difference without a bound."""
 MOST_VARIABLES = 16
 """Variables of a match."""
+MOST_STEPS, MOST_MATCHES = 1 << 26, 1 << 20
+"""Comparisons, and matches, for one reading and one graph; a graph that needs more is stopped, as
+nobody else's ticks may wait for it."""
 
 LOOSE, TIGHT, NO_INDEX = range(3)
 """How long readings are kept and how they are found: as long as any bound lets them and by
@@ -44,7 +47,10 @@ GONE = 1 << 40
 GRAPH, ROLE, FIRST, BEYOND, LIST, KEPT, WANTED, PERIOD, NEEDS_PLACE = range(9)
 
 # Graphs. MATCHED is how many of the roles are variables of a match, LAYER is −1 without an index.
+# A graph that is STOPPED takes no readings any more.
 ORIGIN, MATCHED, ROLES, STRATEGY, LAYER, PAIRS, ABSENT, ASKS_MORE, STEPS, MATCHES = range(10)
+STOPPED = 10
+GRAPH_COLUMNS = 11
 
 # Pairs of the roles of a graph, row by row: how much later than the first the second may be, and
 # the first than the second; where its comparisons begin and end; and whether a reading of the
