@@ -31,8 +31,9 @@ from place.statements import counted
 
 HELP = """\
 Statements end with a semicolon and may run over several lines:
-  CREATE STREAM, CREATE TABLE, CREATE REGION, CREATE SINK, REGISTER QUERY, SELECT, DROP, REFRESH,
-  SHOW STREAMS | TABLES | REGIONS | QUERIES | SINKS, DESCRIBE name, EXPLAIN [ANALYZE] …
+  CREATE STREAM | TABLE | REGION | TRIGGER | SINK, REGISTER QUERY, SELECT, DROP, REFRESH,
+  SHOW STREAMS | TABLES | REGIONS | QUERIES | TRIGGERS | SINKS, DESCRIBE name,
+  EXPLAIN [ANALYZE] …
 Lines that begin with a dot are for the prompt:
   .push Cars (1, 5, 5, 'Taxi')    push a reading, a second after the clock, which it moves
   .push Cars (1, 5, 5) at 9s      push a reading with a time of its own

@@ -106,7 +106,7 @@ class ReferenceRuntime:
         if self.catalog.queries.get(key) is not query:
             return Observed()
         told = len(alerts(query, self.world, self._since[key], self._evaluated[key]))
-        return Observed(notes=(f"{told} alerts told",))
+        return Observed(notes=(f"Told {told} {'alert' if told == 1 else 'alerts'}",))
 
     def statistics(self, stream: str) -> dict[str, int]:
         """How many objects a stream has now, and how many readings were taken and were late."""
