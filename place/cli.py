@@ -22,7 +22,7 @@ changed: positive and negative deltas."""
 
 EPILOG = """\
 start here:
-  place demo                      watch a city: moving objects, queries of every kind, a live map
+  place demo                      watch a city: moving objects, queries, triggers, a live map
   place tour                      read along: statements, readings and their deltas
   place sql                       type statements; readings too: .push, .at
   place sql -f setup.sql          execute the statements of a file

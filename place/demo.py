@@ -48,11 +48,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to the command line."""
     parser = commands.add_parser(
         "demo",
-        help="watch a city: moving objects, queries of every kind, and their deltas",
+        help="watch a city: moving objects, queries of every kind, triggers, and their deltas",
         description="Runs the pipeline on Spark: 10,000 vehicles on the roads of a generated city,"
-        " a step each second, and queries of every kind over them. Shows throughput, lag, answers"
-        " and the deltas as they come, and serves the live map. Ctrl-C ends it with a summary,"
-        " which compares what the deltas add up to with the answers.",
+        " a step each second, and queries of every kind and triggers over them. Shows throughput,"
+        " lag, answers and the deltas as they come, and serves the live map. Ctrl-C ends it with a"
+        " summary, which compares what the deltas add up to with the answers.",
         epilog="the statements are those of place/demo.sql; for a slower start see place tour.",
     )
     parser.add_argument(
@@ -169,11 +169,14 @@ class Watch:
     """What the ticks have told so far: counts, answers as the deltas make them, the last deltas."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._runtime = durable(session.runtime)
         self._lock = threading.Lock()
         self.began = time.monotonic()
         self.counts: Counter[tuple[str, int]] = Counter()
         self.answers: dict[str, Counter[Row]] = {}
+        self.alerts: dict[str, Row] = {}
+        """The last alert of each trigger; they are told, and never are an answer."""
         self.changed: dict[str, float] = {}
         self.recent: deque[Delta] = deque(maxlen=60)
         self.last: Manifest | None = None
@@ -187,11 +190,15 @@ class Watch:
     def _take(self, manifest: Manifest) -> None:
         deltas = self._runtime.deltas.of(manifest).deltas()
         now = time.monotonic()
+        triggers = {trigger.name for trigger in self._session.catalog.of_kind("trigger")}
         with self._lock:
             self.last = manifest
             for delta in deltas:
                 self.counts[delta.query, delta.sign] += 1
-                self.answers.setdefault(delta.query, Counter())[delta.row] += delta.sign
+                if delta.query in triggers:
+                    self.alerts[delta.query] = delta.row
+                else:
+                    self.answers.setdefault(delta.query, Counter())[delta.row] += delta.sign
                 self.changed[delta.query] = now
             self.recent.extend(deltas[-self.recent.maxlen :] if self.recent.maxlen else deltas)
             self._past.append((now, self.readings, self.counts.total()))
@@ -349,14 +356,16 @@ class View:
                 fresh = now - watch.changed.get(query.name, 0.0) < 0.6
                 some = sorted(answer, key=repr)[:4]
                 shown = "  ".join(_short(row) for row in some)
+                if query.name in watch.alerts:
+                    shown = f"alert {_short(watch.alerts[query.name])}"
                 grid.add_row(
                     Text(query.name, style="bold yellow" if fresh else ""),
-                    f"{answer.total():,}",
+                    f"{answer.total():,}" if query.trigger is None else "–",
                     f"{watch.counts[query.name, 1]:,}",
                     f"{watch.counts[query.name, -1]:,}",
                     Text(shown, style="dim"),
                 )
-        return Panel(grid, title="continuous queries", border_style="blue")
+        return Panel(grid, title="continuous queries and triggers", border_style="blue")
 
     def _deltas(self, most: int) -> RenderableType:
         with self._watch.still():
@@ -385,14 +394,19 @@ def _summarize(session: Session, watch: Watch, console: Console) -> bool:
     for column in ("query", "positive", "negative", "rows now", "deltas add up to the answer"):
         grid.add_column(column, justify="left" if column == "query" else "right")
     is_right = True
-    told = {query.name for query in session.catalog.queries.values() if not query.arrivals}
+    told = {query.name for query in session.catalog.queries.values() if not query.only_adds}
+    triggers = {trigger.name for trigger in session.catalog.of_kind("trigger")}
     for name in names:
         made = {row: n for row, n in watch.answers.get(name, Counter()).items() if n}
         same = made == dict(answers[name]) or name not in told  # or only rows that join are told
-        is_right &= same
         counts = [watch.counts[name, sign] for sign in (1, -1)]
-        verdict = "[green]yes[/]" if same else "[red]NO[/]"
-        grid.add_row(name, *(f"{n:,}" for n in counts), f"{answers[name].total():,}", verdict)
+        well, rows = "yes", f"{answers[name].total():,}"
+        if name in triggers:
+            same = not counts[1] and not answers[name]
+            well, rows = "alerts, none taken back", "–"
+        is_right &= same
+        verdict = f"[green]{well}[/]" if same else "[red]NO[/]"
+        grid.add_row(name, *(f"{n:,}" for n in counts), rows, verdict)
     console.print(grid)
     seconds = time.monotonic() - watch.began
     positive_, negative = (

@@ -1,4 +1,4 @@
--- The demonstration: a city, its traffic, and queries of every kind.
+-- The demonstration: a city, its traffic, queries of every kind, and two triggers.
 CREATE STREAM Vehicles (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, type STRING, speed DOUBLE)
   FROM GENERATOR (objects = {objects}, city = 'default', seed = {seed}, rate = {rate})
   WITH (bounds = '0 0 1 1');
@@ -39,3 +39,11 @@ REGISTER QUERY kinds_on_bridge AS SELECT DISTINCT type FROM Vehicles INSIDE (0.5
 REGISTER QUERY fences AS SELECT Q.ID, O.id FROM Fences Q, Vehicles O WHERE O INSIDE Q;
 REGISTER QUERY crowded AS SELECT Q.ID, COUNT(*) AS vehicles FROM Fences Q, Vehicles O WHERE O INSIDE Q
   GROUP BY Q.ID HAVING COUNT(*) >= 5;
+-- Triggers. Three buses that drive close together: one alert a minute for each that leads.
+CREATE TRIGGER bunching /*+ TIGHT */ FOR Vehicles AS V[3]
+  WHEN V.type = 'bus' AND V.speed > 5 AND V.id <> V.id AND DISTANCE(V, V) <= 0.004 AND SPAN(V) <= '10 seconds'
+  REPORT FIRST EVERY '1 minute' PER V[1].id;
+-- Somebody speeds, and no police car was or comes near.
+CREATE TRIGGER unseen /*+ TIGHT */ FOR Vehicles AS V WHEN V.speed > 78 AND V INSIDE (0.5, 0.5, 0.3)
+  UNLESS Police AS p WHEN DISTANCE(p, V) <= 0.1 AND p.t - V.t IN [-5, 10]
+  ALERT V.id, V.t, V.x, V.y, V.speed EVERY '10 seconds';

@@ -31,9 +31,10 @@ from place.statements import counted
 
 HELP = """\
 Statements end with a semicolon and may run over several lines:
-  CREATE STREAM | TABLE | REGION | TRIGGER | SINK, REGISTER QUERY, SELECT, DROP, REFRESH,
-  SHOW STREAMS | TABLES | REGIONS | QUERIES | TRIGGERS | SINKS, DESCRIBE name,
-  EXPLAIN [ANALYZE] …
+  CREATE STREAM, CREATE TABLE, CREATE REGION, CREATE SINK, REGISTER QUERY, CREATE TRIGGER, SELECT,
+  DROP, REFRESH, SHOW STREAMS | TABLES | REGIONS | QUERIES | TRIGGERS | SINKS, DESCRIBE name,
+  EXPLAIN [ANALYZE] …, EXPLAIN TRIGGER name
+Deltas are shown as they come: + a row joins an answer, - it leaves it, ! an alert of a trigger.
 Lines that begin with a dot are for the prompt:
   .push Cars (1, 5, 5, 'Taxi')    push a reading, a second after the clock, which it moves
   .push Cars (1, 5, 5) at 9s      push a reading with a time of its own
@@ -177,6 +178,11 @@ class Prompt:
 
     def _answer(self, rest: str) -> None:
         plan = self.session.query(rest)
+        if plan.trigger is not None:
+            raise ConfigurationError(
+                f'"{plan.name}" is a trigger, which has no answer',
+                hint="its alerts are told as they come",
+            )
         rows = tuple(self.session.answer(rest))
         self.show(Result(counted(len(rows), "row"), plan.names, plan.types, rows))
 
@@ -196,10 +202,12 @@ def _cell(value: object, kind: object) -> str:
 
 
 def delta_text(session: Session, delta: Delta) -> Text:
-    """A delta in its colour: green comes, red goes."""
+    """A delta in its colour: green comes, red goes, and an alert is yellow."""
     known = session.catalog.queries.get(delta.query.casefold())
     row = format_row(delta.row, known.types) if known else str(delta.row)
     sign, colour = ("+", "green") if delta.sign > 0 else ("-", "red")
+    if known is not None and known.trigger is not None:
+        sign, colour = "!", "bold yellow"
     return Text(f"{sign} {delta.query} {row}", style=colour)
 
 

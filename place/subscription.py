@@ -122,7 +122,7 @@ class Subscriptions:
         for query, subscription in self._all:
             subscription.offer(by_query.get(query.name, []))
             if catalog.queries.get(fold(query.name)) is not query:
-                subscription.end(ConfigurationError(f'query "{query.name}" was dropped'))
+                subscription.end(ConfigurationError(f'{query.kind} "{query.name}" was dropped'))
         self._all = [each for each in self._all if not each[1].is_over]
         self._before = catalog
         return named

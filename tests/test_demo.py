@@ -40,6 +40,7 @@ def test_it_ends_by_itself_and_its_deltas_match_the_answers(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the live map is at http://127.0.0.1:" in done.stdout
     assert len(re.findall(r"│ +yes │", done.stdout)) == 14
+    assert len(re.findall(r"│ +alerts, none taken back │", done.stdout)) == 2
     found = re.search(r"([\d,]+) readings, ([\d,]+) deltas: ([\d,]+) positive", done.stdout)
     assert found is not None
     readings, deltas, positive = (int(text.replace(",", "")) for text in found.groups())
@@ -68,13 +69,16 @@ def test_it_stops_cleanly_when_asked(tmp_path: Path) -> None:
 def test_the_view_shows_queries_figures_and_deltas(tmp_path: Path) -> None:
     arguments = argparse.Namespace(objects=300, rate=0, seed=1)
     text = statements(arguments).replace("rate = 0", "rate = 0, steps = 3")
+    text += "CREATE TRIGGER drives FOR Vehicles AS V WHEN V.speed > 0 REPORT FIRST"
     with place.connect(tmp_path, master="local[2]") as session:
         watch = Watch(session)
         set_up(session, text)
         session.drain()
         picture = drawn(session, watch)
         assert "340 objects" in picture
-        assert "+ per_type ('bus'," in picture
+        assert "+ per_type ('bus'," in picture or "! drives" in picture
+        assert "alert (" in picture
+        assert watch.counts["drives", 1] > 300
         for query in session.catalog.queries.values():
             assert query.name in picture
             made = {row: n for row, n in watch.answers.get(query.name, Counter()).items() if n}

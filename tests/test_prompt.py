@@ -90,6 +90,33 @@ def test_statements_over_several_lines_readings_and_answers() -> None:
     assert "not read" not in done.stdout + done.stderr
 
 
+def test_alerts_and_what_is_said_of_triggers() -> None:
+    done = type_in(
+        START
+        + """CREATE TRIGGER close FOR MovingObjects AS V[2]
+          WHEN DISTANCE(V, V) <= 1 AND SPAN(V) <= '10 seconds' AND V.ObjectID <> V.ObjectID;
+.push MovingObjects (1, 5, 5, 'Taxi')
+.push MovingObjects (2, 5, 5.5, 'Taxi')
+SHOW TRIGGERS;
+EXPLAIN TRIGGER close;
+DROP QUERY close;
+.answer close
+.help
+DROP TRIGGER close;
+SHOW TRIGGERS;
+"""
+    )
+    assert 'trigger "close" created' in done.stdout
+    assert "! close (1, '2000-01-01 00:00:01', 2, '2000-01-01 00:00:02')" in done.stdout
+    assert "V[1], V[2]" in done.stdout
+    assert "Time from the row to the column" in done.stdout
+    assert "write DROP TRIGGER close" in done.stdout
+    assert "is a trigger, which has no answer" in done.stdout
+    assert "CREATE TRIGGER" in done.stdout
+    assert 'trigger "close" dropped' in done.stdout
+    assert done.stdout.rstrip().endswith("(0 rows)")
+
+
 def test_a_file_of_statements(tmp_path: Path) -> None:
     file = tmp_path / "setup.sql"
     file.write_text(START + "SELECT nothing FROM MovingObjects;\nSHOW REGIONS;\n")

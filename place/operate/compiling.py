@@ -41,7 +41,8 @@ from place.sql.statements import Change
 
 LOG = logging.getLogger("place.kernels")
 DEMO_PARTS = ("nearest", "others")
-"""What follows the nearest, with the generator; and all other queries of the demonstration."""
+"""What follows the nearest, with the generator; and all else of the demonstration, with its
+triggers."""
 JOINS = "joins"
 """Queries in which several streams meet."""
 PARTS = (*DEMO_PARTS, JOINS)
@@ -150,7 +151,7 @@ def _steps(part: str) -> list[tuple[Change, str]]:
         statement = parse_one(sql, text, offset)
         assert isinstance(statement, Change)
         of_part = JOINS if part == JOINS else "nearest" if "kNN" in sql else "others"
-        if not isinstance(statement, s.RegisterQuery) or of_part == part:
+        if not isinstance(statement, s.Registration) or of_part == part:
             chosen.append((statement, sql.strip()))
     return chosen
 

@@ -83,7 +83,7 @@ def constraint_graph(query: Query) -> ConstraintGraph:
     constraints = None if len(query.sources) > trigger.roles else constraints_of(query)
     if constraints is None:
         return _structure(query)
-    groups = _groups(query, lambda members: _are_alike(constraints, members, trigger.roles))
+    groups = _groups(query, lambda members: _are_alike(query, constraints, members))
     nodes = [_node(query, group, _asked(query, constraints, group[0])) for group in groups]
     edges = list(_edges(query, constraints, groups))
     more = [show(condition) for condition in (*constraints.others, *constraints.absence)]
@@ -117,16 +117,33 @@ def _asked(query: Query, constraints: Constraints, variable: int) -> str | None:
 # Bounds
 
 
-def _are_alike(constraints: Constraints, members: Sequence[int], roles: int) -> bool:
+def _are_alike(query: Query, constraints: Constraints, members: Sequence[int]) -> bool:
     """Is the same asked of all members of a set, and between any two of them?"""
-    latest, reaches = constraints.latest, constraints.reaches
-    pairs = list(itertools.combinations(members, 2))
-    if len({(latest[a][b], latest[b][a], reaches[a][b]) for a, b in pairs}) > 1:
-        return False
-    others = [i for i in range(roles) if i not in members]
-    return all(
-        len({(latest[a][o], latest[o][a], reaches[a][o]) for a in members}) == 1 for o in others
-    ) and all(c.first not in members and c.second not in members for c in constraints.comparisons)
+
+    def asked(a: int, b: int) -> tuple[object, ...]:
+        latest, reach = constraints.latest, constraints.reaches[a][b]
+        return latest[a][b], latest[b][a], reach, tuple(_compared(query, constraints, a, b))
+
+    others = [i for i in range(trigger_of(query).roles) if i not in members]
+    return len({asked(*pair) for pair in itertools.combinations(members, 2)}) == 1 and all(
+        len({asked(member, other) for member in members}) == 1 for other in others
+    )
+
+
+def _compared(query: Query, constraints: Constraints, a: int, b: int) -> list[str]:
+    """What is compared between two variables, members of sets by the name of the set."""
+    found = []
+    for each in constraints.comparisons:
+        if {each.first, each.second} == {a, b}:
+            left, right = (
+                show(side).replace(alias, alias.partition("[")[0])
+                for side, alias in (
+                    (each.left, query.sources[each.first].alias),
+                    (each.right, query.sources[each.second].alias),
+                )
+            )
+            found.append(f"{left} {each.op} {right}")
+    return sorted(found)
 
 
 def _edges(
@@ -150,17 +167,14 @@ def _edges(
     for i, group in enumerate(groups):
         if len(group) > 1:
             time, distance = bounds(group[0], group[-1], is_set=True)
-            yield Edge(i, i, time, distance)
+            compares = tuple(_compared(query, constraints, group[0], group[-1]))
+            yield Edge(i, i, time, distance, compares)
     for (i, one), (j, other) in itertools.combinations(enumerate(groups), 2):
         a, b = one[0], other[0]
         if latest[a][b] <= 0 < latest[b][a]:  # the second is never later: it comes first
             i, j, a, b = j, i, b, a
         time, distance = bounds(a, b, is_set=False)
-        compares = tuple(
-            f"{show(c.left)} {c.op} {show(c.right)}"
-            for c in constraints.comparisons
-            if {c.first, c.second} == {a, b}
-        )
+        compares = tuple(_compared(query, constraints, a, b))
         if time is not None or distance is not None or compares:
             yield Edge(i, j, time, distance, compares)
 

@@ -21,7 +21,7 @@ from place.model.types import Type, Value
 from place.plan.expression import Column
 from place.plan.infer import trigger_of
 from place.plan.query import Query
-from place.server.encode import Message, parse_id
+from place.server.encode import Message, iso, parse_id
 from place.server.frames import Slotted
 from place.server.live import LiveMap
 
@@ -74,6 +74,8 @@ def spots_of(query: Query) -> list[Spot]:
 
 def shown(value: Value, kind: Type) -> Value:
     """A value of a row as the page shows it."""
+    if kind is Type.TIMESTAMP and isinstance(value, int):
+        return iso(value)
     is_large = kind is Type.BIGINT and isinstance(value, int) and abs(value) > LARGEST_SAFE
     return str(value) if is_large else value
 

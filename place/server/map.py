@@ -22,13 +22,13 @@ from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
 from place.model.schema import Stream
-from place.model.types import Type, Value
+from place.model.types import Value
 from place.plan.catalog import fold
 from place.plan.expression import Column
 from place.plan.query import Query
 from place.server.access import Reader, Who, admit, spoken
 from place.server.alerts import Alerts, shown, spots_of
-from place.server.encode import Message, iso
+from place.server.encode import Message
 from place.server.errors import Refused
 from place.server.frames import Slotted
 from place.server.live import LiveMap
@@ -148,7 +148,7 @@ class Viewer:
         said: dict[str, Any] = {"type": "object", "stream": index, "slot": slot, "key": None}
         if found is not None and layer is not None:
             kinds = {column.name: column.type for column in layer.stream.columns}
-            row = {name: _shown(value, kinds[name]) for name, value in found.items()}
+            row = {name: shown(value, kinds[name]) for name, value in found.items()}
             said |= {"key": row[key_name(layer.stream) or ""], "row": row}
         await self._send(said)
 
@@ -363,12 +363,6 @@ _LEFT = (WebSocketDisconnect, asyncio.CancelledError, RuntimeError, OSError)
 
 def _same(one: dict[int, Slotted], other: dict[int, Slotted]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[i], other[i]) for i in one)
-
-
-def _shown(value: Value, kind: Type) -> Value:
-    if kind is Type.TIMESTAMP and isinstance(value, int):
-        return iso(value)
-    return shown(value, kind)
 
 
 def key_places(query: Query) -> list[tuple[str, int]]:

@@ -1,5 +1,6 @@
 // The page: both views, signing in, light and dark, and what the connection is doing.
 
+import { Alerts } from "./alerts.js";
 import { describeError, logIn, onUnauthorized } from "./api.js";
 import { ClientView } from "./client.js";
 import { classColour } from "./colours.js";
@@ -154,10 +155,13 @@ async function inspect(found) {
 async function begin() {
   onUnauthorized(signIn);
   await scene.ready;
-  views = { operator: new OperatorView(live, scene), client: new ClientView(live, scene, say) };
+  const alerts = new Alerts(live, scene);
+  views = { operator: new OperatorView(live, scene, alerts),
+    client: new ClientView(live, scene, alerts, say) };
   views.client.composer.onInspect = inspect;
   scene.paint(isDark());
-  byId("legend-box").open = !matchMedia("(max-width: 760px)").matches;
+  const isNarrow = matchMedia("(max-width: 760px)").matches;
+  byId("legend-box").open = byId("alerts").open = !isNarrow;
   live.on("state", showConnection);
   live.on("about", showWorlds);
   live.on("classes", showLegend);

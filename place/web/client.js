@@ -3,7 +3,7 @@
 
 import { ApiError, call, describeError, runSql } from "./api.js";
 import { AnswerList } from "./answers.js";
-import { MARK_COLOURS } from "./colours.js";
+import { ALERT, MARK_COLOURS } from "./colours.js";
 import { Composer } from "./composer.js";
 import { byId } from "./dom.js";
 import { readQuery } from "./queries.js";
@@ -12,9 +12,10 @@ import { quoteName, registeredName } from "./sql.js";
 const KEPT = "place.mine";
 
 export class ClientView {
-  constructor(live, scene, say) {
+  constructor(live, scene, alerts, say) {
     this.live = live;
     this.scene = scene;
+    this.alerts = alerts;
     this.say = say;
     this.lists = new Map();
     this.kept = new Set(JSON.parse(localStorage.getItem(KEPT) ?? "[]"));
@@ -37,13 +38,15 @@ export class ClientView {
   }
 
   lookOf(query) {
+    if (query.kind === "trigger") return null; // its alerts are drawn, and they are nobody's answer
     const list = this.lists.get(query.name);
     return list ? { colour: list.colour, strong: true } : null;
   }
 
   mark() {
     if (!this.isShown) return;
-    this.live.highlight([...this.lists].map(([name, list]) => ({ name, mark: list.mark })));
+    const marked = [...this.lists].filter(([, list]) => list.mark);
+    this.live.highlight(marked.map(([name, list]) => ({ name, mark: list.mark })));
   }
 
   // A client sees only its own queries; an operator those that this browser has registered.
@@ -65,10 +68,12 @@ export class ClientView {
   add(query) {
     const used = new Set([...this.lists.values()].map((list) => list.mark));
     const free = MARK_COLOURS.findIndex((_, i) => !used.has(i + 1));
-    const mark = (free < 0 ? this.lists.size % MARK_COLOURS.length : free) + 1;
-    const list = new AnswerList(query, MARK_COLOURS[mark - 1], {
-      onDrop: () => this.drop(query.name),
-      onGo: () => this.scene.zoomTo(query),
+    const isTrigger = query.kind === "trigger";
+    const next = (free < 0 ? this.lists.size % MARK_COLOURS.length : free) + 1;
+    const mark = isTrigger ? 0 : next;
+    const list = new AnswerList(query, isTrigger ? ALERT : MARK_COLOURS[mark - 1], {
+      onDrop: () => this.drop(query),
+      onGo: () => (isTrigger ? this.alerts.goToLast(query.name) : this.scene.zoomTo(query)),
       onLost: () => this.forget(query.name, list),
     });
     list.mark = mark;
@@ -107,9 +112,10 @@ export class ClientView {
     localStorage.setItem(KEPT, JSON.stringify([...this.kept]));
   }
 
-  async drop(name) {
+  async drop({ name, kind }) {
     try {
-      const result = await runSql(`DROP QUERY ${quoteName(name)}`);
+      const word = kind === "trigger" ? "TRIGGER" : "QUERY";
+      const result = await runSql(`DROP ${word} ${quoteName(name)}`);
       this.say(result.message);
       this.live.queries.delete(name);
       this.follow();

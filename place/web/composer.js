@@ -21,7 +21,7 @@ export class Composer {
     Object.assign(this, { form, live, scene, say, onSubmit });
     this.spec = {
       kind: "range", moving: false, shape: "rectangle", k: 3, focal: "", classes: [], where: "",
-      name: "", columns: [], stream: null, ...BLANK,
+      name: "", columns: [], stream: null, far: NaN, span: 10, ...BLANK,
     };
     this.isEdited = false;
     this.isNamed = false;
@@ -66,8 +66,8 @@ export class Composer {
       make("h2", {}, "New query"),
       make("label", { class: "row stream" }, "Stream", this.stream),
       make("div", { class: "pair" },
-        pick("kind", [["range", "Range"], ["knn", "Nearest"]], "Ask for"),
-        pick("moving", [["false", "a place"], ["true", "an object"]], "Around")),
+        pick("kind", [["range", "Range"], ["knn", "Nearest"], ["together", "Together"]], "Ask for"),
+        this.around = pick("moving", [["false", "a place"], ["true", "an object"]], "Around")),
       this.shapes, this.fields, this.classes,
       make("label", { class: "row" }, "Where", this.where),
       make("label", { class: "row" }, "Name", this.name),
@@ -98,6 +98,7 @@ export class Composer {
 
   chosen(name, value) {
     const change = { ...BLANK, [name]: name === "moving" ? value === "true" : value };
+    if (change.kind === "together" && !(this.spec.far > 0)) change.far = this.length(500);
     if (change.moving && this.spec.shape === "polygon") change.shape = "rectangle";
     this.pen?.stop();
     this.edit(change);
@@ -108,13 +109,19 @@ export class Composer {
 
   // A moving region has a size and no place: begin with one that can be seen.
   suggestSize() {
-    const { spec, live: { world } } = this;
-    if (!spec.moving || spec.kind === "knn") return;
+    const { spec } = this;
+    if (!spec.moving || spec.kind !== "range") return;
+    const side = this.length(10);
+    this.edit({ numbers: spec.shape === "circle" ? [side / 2] : [side, side] });
+  }
+
+  // A part of the width of what there is to see, as a round number.
+  length(part) {
+    const { world } = this.live;
     const [west, , east] = world.bounds;
     const whole = world.isPlanar ? world.size
       : world.distance([west, world.center[1]], [east, world.center[1]]);
-    const side = Number(world.formatLength(Number((whole / 10).toPrecision(1))));
-    this.edit({ numbers: spec.shape === "circle" ? [side / 2] : [side, side] });
+    return Number(world.formatLength(Number((whole / part).toPrecision(1))));
   }
 
   rename(name) {
@@ -131,7 +138,8 @@ export class Composer {
     Object.assign(this.spec, change);
     if (!this.isNamed) {
       const { moving, kind, shape } = this.spec;
-      const base = `${moving ? "moving_" : ""}${kind === "knn" ? "nearest" : shape}`;
+      const asked = { knn: "nearest", together: "together" }[kind] ?? shape;
+      const base = `${moving && kind !== "together" ? "moving_" : ""}${asked}`;
       this.spec.name = freeName(base, this.live.queries.keys());
       this.name.value = this.spec.name;
     }
@@ -144,10 +152,17 @@ export class Composer {
   showFields() {
     const { spec } = this;
     const isKnn = spec.kind === "knn";
-    this.shapes.hidden = isKnn;
+    const isTogether = spec.kind === "together";
+    this.shapes.hidden = spec.kind !== "range";
+    this.around.hidden = isTogether;
+    this.where.placeholder = isTogether ? "V.speed > 20" : "speed > 20";
     for (const input of this.form.elements.shape) {
       input.checked = input.value === spec.shape;
       input.disabled = spec.moving && input.value === "polygon";
+    }
+    if (isTogether) {
+      this.fields.replaceChildren(...this.togetherFields());
+      return;
     }
     const fields = [];
     if (isKnn) {
@@ -163,6 +178,19 @@ export class Composer {
       fields.push(this.draw);
     }
     this.fields.replaceChildren(...fields);
+  }
+
+  togetherFields() {
+    const { spec } = this;
+    const unit = this.live.world?.isPlanar === false ? " (m)" : "";
+    const whole = (k) => this.edit({ k: Math.round(k) });
+    const near = Number.isFinite(spec.far) ? this.live.world.formatLength(spec.far) : "";
+    return [
+      numberField("field-k", "How many objects", String(spec.k), whole, 1),
+      numberField("field-far", `At most apart${unit}`, near, (far) => this.edit({ far })),
+      numberField("field-span", "Within (seconds)", String(spec.span),
+        (span) => this.edit({ span })),
+    ];
   }
 
   focalFields() {
@@ -221,6 +249,7 @@ export class Composer {
   // The shape that is drawn on the map, if it is whole.
   drawing() {
     const { kind, moving, shape, numbers, corners } = this.spec;
+    if (kind === "together") return null;
     const isPolygon = kind === "range" && shape === "polygon";
     const wanted = kind === "knn" ? 2 : shape === "circle" ? 3 : 4;
     const given = numbers.slice(0, wanted).filter(Number.isFinite).length;
@@ -236,6 +265,7 @@ export class Composer {
 
   startDrawing() {
     const { kind, moving, shape } = this.spec;
+    if (kind === "together") return;
     this.start(moving ? "object" : kind === "knn" ? "point" : shape);
   }
 

@@ -16,8 +16,12 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-export function showValue(value) {
+// A value of a row; times of rows are microseconds since 1970.
+export function showValue(value, type) {
   if (value === null) return "NULL";
+  if (type === "TIMESTAMP" && typeof value === "number") {
+    return new Date(value / 1000).toISOString().replace("T", " ").replace(/\.?0*Z$/, "");
+  }
   const isFraction = typeof value === "number" && !Number.isInteger(value);
   return String(isFraction ? Number(value.toPrecision(7)) : value);
 }

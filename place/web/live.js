@@ -1,5 +1,5 @@
 // What the server tells of the map, and who wants to hear of it: streams, frames, queries, sizes,
-// answers and figures.
+// answers, alerts and figures.
 
 import { call } from "./api.js";
 import { Track, decode } from "./frames.js";
@@ -102,6 +102,7 @@ export class Live extends EventTarget {
       answer: () => this.takeAnswer(message),
       object: () => this.takeObject(message),
       classes: () => this.takeClasses(message),
+      alerts: () => this.tell("alerts", message),
       streams: () => this.reload(),
       error: () => this.tell("trouble", message.error),
     };

@@ -43,8 +43,8 @@ void main() {
 }`;
 
 export class MoversLayer {
-  constructor(live) {
-    this.id = "movers";
+  constructor(live, id = "movers") {
+    this.id = id;
     this.type = "custom";
     this.live = live;
     this.lines = new Growing();
@@ -62,28 +62,29 @@ export class MoversLayer {
   }
 
   // Draw all anew: `regions` of {path, ring of offsets, colour, strong, filled}, which go along a
-  // path, and `links` of {from, to, colour} between two paths.
+  // path, and `links` of {from, to, colour} between two paths; both may have a width and an alpha.
   set(world, regions, links) {
     this.world = world;
     this.lines.clear();
     this.fills.clear();
     for (const region of regions) this.addRegion(region);
     for (const link of links) {
-      this.lines.add([...link.from, ...link.to, ...rgba(link.colour, 0.7), LINK]);
+      const { from, to, colour, alpha = 0.7, width = LINK } = link;
+      this.lines.add([...from, ...to, ...rgba(colour, alpha), width]);
     }
     this.dirty = true;
     this.map?.triggerRepaint();
   }
 
-  addRegion({ path, ring, colour, strong, filled }) {
+  addRegion({ path, ring, colour, strong, filled, alpha, width }) {
     const [fx, fy, tx, ty] = path;
     const corners = ring.map(([dx, dy]) => [fx + dx, fy + dy, tx + dx, ty + dy]);
-    const line = rgba(colour, strong ? 1 : 0.8);
+    const line = rgba(colour, alpha ?? (strong ? 1 : 0.8));
     const tint = rgba(colour, strong ? 0.22 : 0.1);
     const middle = [fx, fy, tx, ty];
     corners.forEach((corner, i) => {
       const next = corners[(i + 1) % corners.length];
-      this.lines.add([...corner, ...next, ...line, strong ? 2.4 : 1.4]);
+      this.lines.add([...corner, ...next, ...line, width ?? (strong ? 2.4 : 1.4)]);
       if (filled) for (const end of [middle, corner, next]) this.fills.add([...end, ...tint]);
     });
   }

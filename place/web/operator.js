@@ -3,6 +3,7 @@
 import { Chart, shortNumber } from "./charts.js";
 import { KINDS } from "./colours.js";
 import { byId, make } from "./dom.js";
+import { graphOf } from "./graph.js";
 import { aboutQuery, kindOf } from "./queries.js";
 
 const MOST_LISTED = 200;
@@ -13,9 +14,10 @@ const milliseconds = (value) => (value === null || value === undefined ? "–"
     : value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`);
 
 export class OperatorView {
-  constructor(live, scene) {
+  constructor(live, scene, alerts) {
     this.live = live;
     this.scene = scene;
+    this.alerts = alerts;
     this.chosen = null;
     this.figures = {};
     for (const [key, label] of [["objects", "objects"], ["queries", "queries"],
@@ -105,7 +107,9 @@ export class OperatorView {
       make("span", { class: "name" }, query.name),
       make("span", { class: "kind" }, kind.label),
       make("span", { class: "about" }, aboutQuery(query)),
-      make("b", { class: "size", title: "rows in the answer" }, this.sizeOf(query))),
+      make("b", { class: "size",
+        title: query.kind === "trigger" ? "alerts so far" : "rows in the answer" },
+      this.sizeOf(query))),
       isChosen ? this.details(query) : null);
   }
 
@@ -113,14 +117,28 @@ export class OperatorView {
     const of = query.owner ? `, of ${query.owner}` : "";
     return make("div", { class: "details" },
       make("p", { class: "quiet" }, `on ${query.streams.join(", ")}${of}`),
+      this.graph(query),
       make("pre", {}, query.sql),
       make("div", { class: "pair" },
-        make("button", { type: "button", onclick: () => this.scene.zoomTo(query) }, "Go there"),
+        make("button", { type: "button", onclick: () => this.goTo(query) }, "Go there"),
         make("button", { type: "button", onclick: () => this.choose(null) }, "Show all again")));
   }
 
+  // What a trigger asks of readings; the list is made anew more often than that changes.
+  graph(query) {
+    if (query.kind !== "trigger") return null;
+    if (this.drawn?.query !== query) this.drawn = { query, figure: graphOf(query) };
+    return this.drawn.figure;
+  }
+
+  goTo(query) {
+    if (query.kind === "trigger") this.alerts.goToLast(query.name);
+    else this.scene.zoomTo(query);
+  }
+
   sizeOf(query) {
-    const size = this.live.sizes.get(query.name) ?? query.size;
+    const own = query.kind === "trigger" ? query.alerts : query.size;
+    const size = this.live.sizes.get(query.name) ?? own;
     return size === null || size === undefined ? "–" : size.toLocaleString("en");
   }
 

@@ -23,6 +23,7 @@ export function readShape({ type, coordinates, radius }) {
 }
 
 export function kindOf(query) {
+  if (query.kind === "trigger") return "trigger";
   if (query.kind !== "knn" && query.kind !== "range") return "other";
   return query.moving ? `moving ${query.kind}` : query.kind;
 }
@@ -35,6 +36,7 @@ export function aboutQuery(query) {
       : `${query.k} nearest to ${(query.point ?? []).map(number).join(", ")}`;
   }
   if (query.focal) return `${query.extents.map(number).join(" × ")} around ${query.focal.key}`;
+  if (query.kind === "trigger") return `tells ${query.columns.join(", ")}`;
   if (query.kind === "table") return `a table of queries on ${query.streams.join(", ")}`;
   if (!query.region) return query.streams.join(", ");
   const { type, ...rest } = query.region;

@@ -8,6 +8,7 @@ import { PointsLayer } from "./points.js";
 
 const MOST_MOVING = 3000;
 const RING = 11;
+const NEAREST = 7;
 
 export class Scene {
   constructor(live) {
@@ -223,10 +224,16 @@ export class Scene {
       const near = world.isPlanar ? world.size / 25 : 1500;
       corners = world.around(middle, query.extents.length ? query.extents : [near, near]);
     }
-    if (!corners.length) return;
+    if (corners.length) this.goTo(corners);
+  }
+
+  // Go to where places lie, but not nearer than one can see what is around them.
+  goTo(corners) {
+    const { world } = this.live;
     const box = new maplibregl.LngLatBounds();
     for (const [x, y] of corners) box.extend(world.toLngLat(x, y));
-    this.map.fitBounds(box, { padding: 80, duration: 600 });
+    const maxZoom = this.live.fitZoom + NEAREST;
+    this.map.fitBounds(box, { padding: 80, duration: 600, maxZoom });
   }
 
   // What is being drawn: a shape with numbers, as the composer has them.

@@ -1,8 +1,9 @@
 // The SQL of what was drawn and chosen.
 
+const MOST_TOGETHER = 16;
 const PLAIN = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const REGISTERED =
-  /\bREGISTER\s+QUERY\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:"((?:[^"]|"")+)"|(\w+))/i;
+  /\b(?:REGISTER\s+QUERY|CREATE\s+TRIGGER)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:"((?:[^"]|"")+)"|(\w+))/i;
 
 export const quoteName = (name) => (PLAIN.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
 export const quoteText = (text) => `'${String(text).replaceAll("'", "''")}'`;
@@ -12,11 +13,12 @@ export function keyLiteral(stream, key) {
   return column?.type === "STRING" ? quoteText(key) : String(key);
 }
 
-// `spec`: {name, stream, columns, classes, where, kind, moving, shape, numbers, focal, k}. Returns
-// the statement, or null with what is still missing.
+// `spec`: {name, stream, columns, classes, where, kind, moving, shape, numbers, focal, k, far,
+// span}. Returns the statement, or null with what is still missing.
 export function writeSql(spec, world) {
   const missing = missingIn(spec);
   if (missing) return { sql: null, missing };
+  if (spec.kind === "together") return { sql: togetherSql(spec, world), missing: null };
   const lines = [
     `REGISTER QUERY ${quoteName(spec.name)} AS`,
     `SELECT ${spec.columns.map(quoteName).join(", ")}`,
@@ -29,9 +31,31 @@ export function writeSql(spec, world) {
   return { sql: lines.join("\n"), missing: null };
 }
 
-function classCondition({ classes, stream }) {
+// Different objects that are near each other at about the same time; then silence for as long, so
+// that objects that stay together are told now and then.
+function togetherSql(spec, world) {
+  const { stream, k, far, span } = spec;
+  const key = `V.${quoteName(stream.key_column)}`;
+  const time = quoteText(`${span} seconds`);
+  const conditions = [`DISTANCE(V, V) <= ${world.formatLength(far)}`, `SPAN(V) <= ${time}`,
+    `${key} <> ${key}`, classCondition(spec, "V."), spec.where ? `(${spec.where})` : ""];
+  return [
+    `CREATE TRIGGER ${quoteName(spec.name)} /*+ TIGHT */`,
+    `FOR ${quoteName(stream.name)} AS V[${k}]`,
+    `WHEN ${conditions.filter(Boolean).join("\n AND ")}`,
+    `REPORT FIRST EVERY ${time} PER V[1].${quoteName(stream.key_column)}`,
+  ].join("\n");
+}
+
+function missingTogether({ k, far, span }) {
+  if (!(k >= 2 && k <= MOST_TOGETHER)) return `Say how many: from 2 to ${MOST_TOGETHER}.`;
+  if (!(far > 0)) return "Say how near to each other they are.";
+  return span > 0 ? null : "Say within which time.";
+}
+
+function classCondition({ classes, stream }, before = "") {
   if (!classes.length || !stream.class_column) return "";
-  const column = quoteName(stream.class_column);
+  const column = before + quoteName(stream.class_column);
   return classes.length === 1 ? `${column} = ${quoteText(classes[0])}`
     : `${column} IN (${classes.map(quoteText).join(", ")})`;
 }
@@ -39,6 +63,7 @@ function classCondition({ classes, stream }) {
 function missingIn(spec) {
   if (!spec.stream) return "There is no stream to ask yet.";
   if (!spec.name.trim()) return "Give the query a name.";
+  if (spec.kind === "together") return missingTogether(spec);
   if (spec.moving && !String(spec.focal ?? "").trim()) {
     return "Pick the object to follow: click it on the map, or type its key.";
   }
