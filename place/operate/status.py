@@ -182,7 +182,7 @@ def show(status: dict[str, Any], console: Console) -> None:
         if counts["reason"] is not None:
             said = f"{name}, set aside last: {counts['reason']}"
             console.print(said, markup=False)
-    if status["triggers"]:
+    if status.get("triggers"):
         console.print(_triggers_table(status))
     upright = Table.grid(padding=(0, 4))
     upright.add_row(_stages(status), _sizes(status))

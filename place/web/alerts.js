@@ -102,7 +102,8 @@ export class Alerts {
     }
     const corners = this.paths(alert).map(({ path: [, , x, y] }) => this.toPlace(x, y));
     alert.shownAt = performance.now();
-    if (corners.length) this.scene.goTo(corners);
+    const list = byId("alerts");
+    if (corners.length) this.scene.goTo(corners, list.open ? list.offsetWidth : 0);
     this.draw();
   }
 

@@ -109,7 +109,8 @@ function line(edge, nodes, places, marker) {
   const style = `edge${isInferred(edge) ? " inferred" : ""}`;
   const words = draw("title", {}, edgeWords(nodes, edge));
   if (edge.first === edge.second) {
-    const path = `M${ax - 14} ${ay + 13}C${ax - 30} ${ay + 40} ${ax + 30} ${ay + 40} ${ax + 14} ${ay + 13}`;
+    const [top, low] = [ay + 13, ay + 40];
+    const path = `M${ax - 14} ${top}C${ax - 30} ${low} ${ax + 30} ${low} ${ax + 14} ${top}`;
     return draw("path", { d: path, class: style }, words);
   }
   const end = borderOf(nodes[edge.second], [bx, by], [ax, ay]);

@@ -8,7 +8,7 @@ import { PointsLayer } from "./points.js";
 
 const MOST_MOVING = 3000;
 const RING = 11;
-const NEAREST = 7;
+const NEAREST = 4.5;
 
 export class Scene {
   constructor(live) {
@@ -227,13 +227,18 @@ export class Scene {
     if (corners.length) this.goTo(corners);
   }
 
-  // Go to where places lie, but not nearer than one can see what is around them.
-  goTo(corners) {
+  // Go to where places lie, but not nearer than one can see what is around them; with so many
+  // pixels left free beside them on the right.
+  goTo(corners, beside = 0) {
     const { world } = this.live;
     const box = new maplibregl.LngLatBounds();
     for (const [x, y] of corners) box.extend(world.toLngLat(x, y));
     const maxZoom = this.live.fitZoom + NEAREST;
-    this.map.fitBounds(box, { padding: 80, duration: 600, maxZoom });
+    const { clientWidth, clientHeight } = this.map.getContainer();
+    const edge = Math.min(80, clientWidth / 6, clientHeight / 6);
+    const right = edge + Math.min(beside, clientWidth / 3);
+    const padding = { top: edge, bottom: edge, left: edge, right };
+    this.map.fitBounds(box, { padding, duration: 600, maxZoom });
   }
 
   // What is being drawn: a shape with numbers, as the composer has them.
