@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +39,19 @@ MEASURES = ("sst", "pressure", "humidity", "wind", "salinity")
 USUAL = {"sst": (27.0, 1.5), "pressure": (1010.0, 4.0), "humidity": (80.0, 6.0),
          "wind": (7.0, 2.5), "salinity": (34.5, 0.5)}  # fmt: skip
 """What these are on average, and how much they vary."""
-STREAM = (
-    "CREATE STREAM Buoys (id BIGINT KEY, x DOUBLE, y DOUBLE, sst DOUBLE, pressure DOUBLE,"
-    " humidity DOUBLE, wind DOUBLE, salinity DOUBLE, ts TIMESTAMP) WITH (space = '{}')"
-)
+TAO = "PLACE_TAO"
+"""The variable that says where the file of the Tropical Atmosphere Ocean project is."""
+TAO_MEASURES = ("zonal", "meridional", "humidity", "air", "sst")
+"""What that file has: wind from west and from south, humidity, and temperatures."""
+
+
+def stream_of(space: str, measures: Sequence[str] = MEASURES) -> str:
+    """CREATE STREAM for buoys that measure this."""
+    columns = " ".join(f"{name} DOUBLE," for name in measures)
+    return (
+        f"CREATE STREAM Buoys (id BIGINT KEY, x DOUBLE, y DOUBLE, {columns} ts TIMESTAMP)"
+        f" WITH (space = '{space}')"
+    )
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,8 @@ class Reports:
         x, y = (np.ascontiguousarray(values) for values in self.places.T)
         gone = np.zeros(len(self), np.bool_)
         values = (self.keys, x, y, *self.measured.values(), self.times, self.times, gone)
-        return pa.Table.from_arrays(list(map(pa.array, values)), schema=segment_schema(columns))
+        arrays = [pa.array(each, from_pandas=True) for each in values]  # NaN is NULL
+        return pa.Table.from_arrays(arrays, schema=segment_schema(columns))
 
     def as_table(self) -> pa.Table:
         """The same for other engines, with a number for each reading."""
@@ -133,3 +144,23 @@ def metres_of(space: Space, places: Floats) -> Floats:
         return places
     found: Floats = (places - CORNER) * METRES_PER_DEGREE
     return found
+
+
+def read_tao(path: Path) -> tuple[Reports, Floats]:
+    """The readings of a file of the Tropical Atmosphere Ocean project, once a day of each buoy, and
+    their places in metres. The file has no names of buoys: what lies within two degrees is one."""
+    table = np.genfromtxt(path, usecols=range(1, 12), missing_values=".", filling_values=np.nan)
+    years, months, days = (table[:, k].astype(np.int64) for k in range(3))
+    months_ = (1900 + years - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (months - 1)
+    times = (months_.astype("datetime64[D]") + (days - 1)).astype("datetime64[us]").astype(np.int64)
+    y, x = table[:, 4], table[:, 5]
+    around = np.where(x < 0, x + 360, x)  # the Pacific lies on both sides of 180 degrees
+    keys = np.floor(around / 2).astype(np.int64) * 1000 + np.floor(y / 2).astype(np.int64) + 100
+    order = np.lexsort((keys, times))
+    times, keys = times[order], keys[order]
+    once = np.append((times[1:] != times[:-1]) | (keys[1:] != keys[:-1]), True)
+    chosen = order[once]
+    measured = {name: table[chosen, 6 + k] for k, name in enumerate(TAO_MEASURES)}
+    places = np.stack([x, y], axis=1)[chosen]
+    metres = np.stack([around, y], axis=1)[chosen] * METRES_PER_DEGREE
+    return Reports(keys[once], places, measured, times[once]), metres

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-from bench.buoys import MEASURES, Reports
+from bench.buoys import Reports
 from bench.world import Floats
 from place.model.space import EARTH_RADIUS, Space
 from place.model.time import SECOND
@@ -135,19 +135,22 @@ def draw_triggers(
     """So many triggers for these readings, whose places are given in metres. `seconds` bounds the
     time between two variables that follow each other; `nearness` multiplies distances."""
     sample, places = _sample(reports, metres)
-    ordered = {name: np.sort(values) for name, values in sample.measured.items()}
+    ordered = {name: np.sort(v[~np.isnan(v)]) for name, v in sample.measured.items()}
+    names = tuple(reports.measured)
     found = []
     for number in range(count):
-        drawn = _drawn(seed, number, variables, seconds, nearness)
+        drawn = _drawn(names, seed, number, variables, seconds, nearness)
         found.append(_tuned(drawn, sample, places, ordered, verbosity))
     return found
 
 
-def _drawn(seed: int, number: int, variables: int, seconds: int, nearness: float) -> Chain:
+def _drawn(
+    names: Sequence[str], seed: int, number: int, variables: int, seconds: int, nearness: float
+) -> Chain:
     chance = np.random.default_rng([seed, 7, number])
     asked = []
     for _ in range(variables):
-        measures = chance.permutation(MEASURES)[: chance.integers(1, 3)].tolist()
+        measures = chance.permutation(names)[: chance.integers(1, 3)].tolist()
         asked.append(tuple(Asked(name, bool(chance.random() < 0.5)) for name in measures))
     highs = np.ceil(seconds * chance.uniform(0.5, 1.0, variables - 1)).astype(int)
     lows = np.where(chance.random(variables - 1) < 0.5, 0, highs // 10)

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 from rich.console import Console
 
-from bench.buoys import BUOYS, STREAM, Numbers, Reports, drift, metres_of
+from bench.buoys import BUOYS, MEASURES, Numbers, Reports, drift, metres_of, stream_of
 from bench.rivals import library
 from bench.trigger_queries import STREAM_NAME, Chain, draw_triggers, texts
 from bench.world import calibrate
@@ -173,7 +173,8 @@ def draw(setting: Setting, reports: Reports) -> list[Chain]:
 
 def take(setting: Setting, chains: Sequence[Chain], reports: Reports, hint: str) -> Run:
     """A session of its own takes all events."""
-    with opened(setting.space, texts(chains, hint)) as (session, register):
+    measures = tuple(reports.measured)
+    with opened(setting.space, texts(chains, hint), measures) as (session, register):
         worker = worker_of(session)
         columns = session.stream(STREAM_NAME).columns
         size = min(setting.tick, max(1, len(reports) // 2))
@@ -207,10 +208,12 @@ def take(setting: Setting, chains: Sequence[Chain], reports: Reports, hint: str)
 
 
 @contextmanager
-def opened(space: str, statements: Sequence[str]) -> Iterator[tuple[Session, float]]:
+def opened(
+    space: str, statements: Sequence[str], measures: Sequence[str] = MEASURES
+) -> Iterator[tuple[Session, float]]:
     """A session with all triggers, registered by one text, and the seconds that this took."""
     with connect(runtime="local") as session:
-        session.sql(STREAM.format(space))
+        session.sql(stream_of(space, measures))
         start = time.thread_time()
         session.sql(";\n".join(statements))
         yield session, time.thread_time() - start

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import triggers
+from bench import trigger_flink, triggers
 from bench.figures import number, share, tell
 from place.errors import ConfigurationError
 from place.model.space import Space
@@ -58,6 +58,12 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         default=default.space,
         help="metres in the plane or degrees on the sphere (wgs84)",
     )
+    parser.add_argument(
+        "--rival",
+        choices=("flink",),
+        help="instead, a trigger of two variables beside Apache Flink, which is installed into an "
+        "environment of its own below ~/.cache/place if it is not there",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.set_defaults(run=run)
 
@@ -71,5 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
     if setting.nearness <= 0:
         raise ConfigurationError("a distance is more than 0", hint="write --nearness 1")
     console = Console(highlight=False, stderr=True)
+    if arguments.rival is not None:
+        try:
+            found = trigger_flink.measure(setting.events, setting.seed, console)
+        except trigger_flink.Missing as reason:
+            console.print(f"not compared with Flink: {reason}")
+            return 0
+        tell("triggers --rival flink", [found], arguments.json)
+        return 0
     tell("triggers", [triggers.measure(setting, console).as_json()], arguments.json)
     return 0

@@ -20,6 +20,7 @@ from bench.papers import (
     pipelines,
     selections,
     selectivity,
+    triggers,
     window_joins,
 )
 from bench.papers.page import Found, write_page
@@ -45,6 +46,10 @@ EXPERIMENTS = {
         selections.PREDICATES,
         selections.SKEW,
         window_joins.EXPERIMENT,
+        triggers.VERBOSITY,
+        triggers.COUNTS,
+        triggers.BOUNDS,
+        triggers.VARIABLES,
     )
 }
 PAGE = "README.md"
@@ -58,10 +63,10 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = benches.add_parser(
         "papers",
         help="the experiments of the papers, with plots and a page",
-        description="Runs every experiment of the PLACE, GPAC and Spatial Join CQ papers that has "
-        "data, prints its table and, beside what the paper states, whether that is so here; draws "
-        "a plot (SVG and PNG) and writes the data and a page. Counts depend on the seed alone; "
-        f"times have the calibration of this machine. Figures: {names}.",
+        description="Runs every experiment of the PLACE, GPAC, Spatial Join CQ and CCQ papers "
+        "that has data, prints its table and, beside what the paper states, whether that is so "
+        "here; draws a plot (SVG and PNG) and writes the data and a page. Counts depend on the "
+        f"seed alone; times have the calibration of this machine. Figures: {names}.",
         epilog="example: place bench papers --quick --figure side --figure cache --out /tmp/papers",
     )
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a minute, not ten")

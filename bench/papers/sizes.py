@@ -42,6 +42,12 @@ class Size:
     window_sizes: tuple[int, ...]
     window_queries: tuple[int, ...]
     window_arrivals: int
+    trigger_events: int
+    trigger_few: int
+    trigger_verbosities: tuple[float, ...]
+    trigger_counts: tuple[int, ...]
+    trigger_seconds: tuple[int, ...]
+    trigger_variables: tuple[int, ...]
 
 
 FULL = Size(
@@ -74,6 +80,12 @@ FULL = Size(
     window_sizes=(100, 1_000, 10_000),
     window_queries=(1_000, 10_000, 50_000, 100_000),
     window_arrivals=6,
+    trigger_events=100_000,
+    trigger_few=5,
+    trigger_verbosities=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1),
+    trigger_counts=(5, 10, 25, 50, 100, 250, 1_000),
+    trigger_seconds=(300, 600, 1_200, 2_400, 4_800),
+    trigger_variables=(2, 3, 4, 5),
 )
 
 QUICK = Size(
@@ -106,4 +118,10 @@ QUICK = Size(
     window_sizes=(100, 1_000),
     window_queries=(1_000, 5_000),
     window_arrivals=4,
+    trigger_events=6_000,
+    trigger_few=3,
+    trigger_verbosities=(0.005, 0.05),
+    trigger_counts=(2, 10),
+    trigger_seconds=(600, 1_200),
+    trigger_variables=(2, 3),
 )
