@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import trigger_flink, triggers
+from bench import trigger_flink, trigger_memory, triggers
 from bench.figures import number, share, tell
 from place.errors import ConfigurationError
 from place.model.space import Space
@@ -59,6 +59,11 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="metres in the plane or degrees on the sphere (wgs84)",
     )
     parser.add_argument(
+        "--lonely", type=share, metavar="F",
+        help="instead, the readings that loose and tight keep where this share of the first ones "
+        "never finds a partner, for chains of 3 and 4 variables",
+    )  # fmt: skip
+    parser.add_argument(
         "--rival",
         choices=("flink",),
         help="instead, a trigger of two variables beside Apache Flink, which is installed into an "
@@ -77,6 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
     if setting.nearness <= 0:
         raise ConfigurationError("a distance is more than 0", hint="write --nearness 1")
     console = Console(highlight=False, stderr=True)
+    if arguments.lonely is not None:
+        tell(
+            "triggers --lonely",
+            trigger_memory.measure(setting.events, arguments.lonely),
+            arguments.json,
+        )
+        return 0
     if arguments.rival is not None:
         try:
             found = trigger_flink.measure(setting.events, setting.seed, console)
