@@ -145,7 +145,8 @@ def test_the_operator_sees_all_queries_and_their_sizes(
         "Object.fromEntries([...document.querySelectorAll('#kinds li')]"
         ".map(item => [item.dataset.kind, Number(item.dataset.count)]))"
     )
-    assert counts == {"range": 1, "moving range": 1, "knn": 0, "moving knn": 0, "other": 1}
+    kinds = {"range": 1, "moving range": 1, "knn": 0, "moving knn": 0, "trigger": 0, "other": 1}
+    assert counts == kinds
     size = "document.querySelector('[data-query=\"{}\"] .size').textContent === '{}'"
     for name in ("corner", "around", "census"):
         page.until(size.format(name, len(running.answer(name))))
