@@ -18,7 +18,7 @@ CREATE TABLE readings (
   n BIGINT, id BIGINT, x DOUBLE, y DOUBLE, sst DOUBLE, pressure DOUBLE, humidity DOUBLE,
   wind DOUBLE, salinity DOUBLE, t BIGINT, sea INT,
   ts AS TO_TIMESTAMP_LTZ(t / 1000, 3),
-  WATERMARK FOR ts AS ts
+  WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv')
 """
 SINK = """

@@ -114,6 +114,10 @@ def measure(setting: Setting, console: Console) -> Figures:
     reports = reports_of(setting)
     console.print("tuning the triggers …")
     chains = draw(setting, reports)
+    console.print("warming up …")
+    few = reports.part(0, min(2 * setting.tick, len(reports)))
+    for hint in HINTS.values():
+        take(setting, chains[:FEW], few, hint)
     runs = {}
     for how, hint in HINTS.items():
         console.print(f"{how} …")
