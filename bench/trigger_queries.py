@@ -136,7 +136,7 @@ def draw_triggers(
     time between two variables that follow each other; `nearness` multiplies distances."""
     sample, places = _sample(reports, metres)
     ordered = {name: np.sort(v[~np.isnan(v)]) for name, v in sample.measured.items()}
-    names = tuple(reports.measured)
+    names = [name for name, values in ordered.items() if 2 * len(values) > len(sample)]
     found = []
     for number in range(count):
         drawn = _drawn(names, seed, number, variables, seconds, nearness)

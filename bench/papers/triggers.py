@@ -65,7 +65,8 @@ def measure(swept: Swept, size: Size, seed: int, watch: Watch) -> Record:
             assert tao is not None
             reports, metres = tao
             events = min(len(reports), size.trigger_events)
-            reports, metres = reports.part(0, events), metres[:events]
+            first = len(reports) - events  # the later years have fewer gaps
+            reports, metres = reports.part(first, len(reports)), metres[first:]
             setting = replace(setting, events=events, tick=max(1, events // 10))
             chains = _far(setting, reports, metres)
         else:
