@@ -44,7 +44,8 @@ def test_a_session_tells_alerts(runtime: str) -> None:
         assert list(session.subscribe("close")) == [], "what was told is not told again"
         result = session.sql("SHOW TRIGGERS")
         assert result.rows[0][:2] == ("close", "V[1], V[2]")
-        assert session.sql("EXPLAIN ANALYZE TRIGGER close").rows[-1][0].count("alert") == 1
+        told_of = [row[0] for row in session.sql("EXPLAIN ANALYZE TRIGGER close").rows]
+        assert any("1 alert" in line for line in told_of)
         session.sql("DROP TRIGGER close")
         with pytest.raises(ConfigurationError, match='trigger "close" was dropped'):
             alerts.next()

@@ -50,7 +50,7 @@ class AlertShape:
     is_silenced: bool
 
 
-class _Known(NamedTuple):
+class _KnownShape(NamedTuple):
     """A shape, and the constants of the graphs that have it."""
 
     shape: AlertShape
@@ -109,7 +109,7 @@ class TriggerAlerts:
         self._held = held
         self._dictionary = dictionary
         self._shapes: dict[AlertShape, int] = {}
-        self._known: list[_Known] = []
+        self._known: list[_KnownShape] = []
         self._shape = np.zeros(16, np.int64)
         self._owner = np.zeros(16, np.int64)
         self._queries: dict[int, Query] = {}
@@ -127,7 +127,7 @@ class TriggerAlerts:
         """A graph of a trigger begins."""
         if shape not in self._shapes:
             self._shapes[shape] = len(self._known)
-            self._known.append(_Known(shape, Parameters(shape.kinds, self._dictionary)))
+            self._known.append(_KnownShape(shape, Parameters(shape.kinds, self._dictionary)))
         at = self._shapes[shape]
         self._known[at].constants.put(graph, constants)
         self._shape = longer(self._shape, graph + 1)
@@ -170,7 +170,7 @@ class TriggerAlerts:
                 changes.append(change)
         return changes
 
-    def _told(self, matched: Found, known: _Known) -> Change | None:
+    def _told(self, matched: Found, known: _KnownShape) -> Change | None:
         shape = known.shape
         chosen = self._fulfilled(matched, known)
         chosen = chosen[self._in_order(matched, shape, chosen)]
@@ -200,7 +200,7 @@ class TriggerAlerts:
 
     def _sources(
         self,
-        known: _Known,
+        known: _KnownShape,
         graphs: Longs,
         slots: Longs,
         expressions: Sequence[Expression],
@@ -217,7 +217,7 @@ class TriggerAlerts:
             sources.append(None if blockers is None else self._held.rows(name, blockers))
         return [*sources, known.constants.rows(graphs)]
 
-    def _fulfilled(self, matched: Found, known: _Known) -> Longs:
+    def _fulfilled(self, matched: Found, known: _KnownShape) -> Longs:
         """The matches for which all holds that is asked last, and that nothing blocks."""
         shape, size = known.shape, len(matched.graphs)
         at, slots = matched.blockers
@@ -237,7 +237,7 @@ class TriggerAlerts:
         return np.flatnonzero(kept)
 
     def _evaluated(
-        self, expressions: Sequence[Expression], matched: Found, known: _Known, chosen: Longs
+        self, expressions: Sequence[Expression], matched: Found, known: _KnownShape, chosen: Longs
     ) -> Columns:
         """What expressions are worth for the chosen matches, as columns."""
         match = (matched.graphs[chosen], matched.slots[chosen])
