@@ -13,9 +13,9 @@ from place.model.schema import Column, Stream
 from place.model.segment import make_segment
 from place.model.types import Type
 from place.runtime.durable.storage import Storage
+from place.runtime.durable.told import read_told
 from place.runtime.spark import ingest
 from place.runtime.spark.ingest import IngestLog
-from place.runtime.spark.inputs import read_told
 from tests.harness.pipeline import opened, runtime_of
 
 HOUR = 3_600
@@ -82,7 +82,7 @@ def test_streams_have_arrivals_of_their_own(tmp_path: Path, clock: dict[str, flo
     storage = Storage(str(tmp_path))
     streams = [Stream(name, columns, 0, None, None, None) for name in ("A", "B")]
     ahead = {"A": (NOON + HOUR) * 10**6}
-    log = IngestLog(storage, storage, 0, lambda stream: True, lambda stream: ahead.get(stream.name))
+    log = IngestLog(storage, 0, (), lambda stream: True, lambda stream: ahead.get(stream.name))
     seen = {}
     for stream in streams:
         logged = log.offer(stream, make_segment(stream, [Reading(stream.name, 1, 0, (1, 0.5))]))

@@ -13,7 +13,7 @@ from place.engine import matching, timeline
 from place.engine.operators import table_join
 from place.errors import LimitError
 from place.model import deadline
-from place.runtime.journal import Journal
+from place.runtime.durable.local_log import LocalLog
 from place.session import Session
 from place.sql.limits import CLIENTS, EMBEDDED, within
 from tests.harness.server import Running, bearer, opened, serving
@@ -182,9 +182,8 @@ def test_a_home_does_not_know_what_took_too_long(tmp_path: Path) -> None:
         session.push("Cars", cars(4), time="2026-01-01 12:00:04")
         session.sql("REGISTER QUERY third AS SELECT id FROM Cars")
         answers = {name: session.answer(name) for name in ("boxed", "late", "third")}
-    journal = Journal(tmp_path / "home")
-    versions = [entry for entry in journal.entries() if isinstance(entry, int)]
-    journal.close()
+    log = LocalLog(tmp_path / "home", "1x1")
+    versions = [tick.catalog for tick in log.since() if not tick.told]
     assert len(versions) == 2, "those of the setup, and of the third query"
     with place.connect(tmp_path / "home") as session, within(replace(EMBEDDED, seconds=0)):
         assert {name: session.answer(name) for name in answers} == answers

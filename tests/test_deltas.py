@@ -15,7 +15,7 @@ from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.deltas import WHOLE, Deltas, NotKept, TickDeltas
 from place.runtime.durable.kept_ticks import RECENT, Keep, KeptTicks
-from place.runtime.durable.manifest import Manifest, Posted
+from place.runtime.durable.manifest import Manifest, Posted, Saved
 from place.runtime.durable.outbox import pieces_of, write_outbox
 from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Damaged, Storage, StorageFault, StorageFull
@@ -54,7 +54,7 @@ class Home:
 
     def open(self, keep: Keep) -> None:
         self.kept = KeptTicks(self.storage, keep)
-        self.kept.open()
+        self.kept.open(set())
         self.last = self.kept.last
         self.deltas = Deltas(self.storage, self.kept)
 
@@ -66,11 +66,12 @@ class Home:
             written = write_outbox(self.storage, name, [change(self.query, list(instants))])
             outbox = (Posted(name, *written),)
         written_at = time.time() - ago
-        manifest = Manifest(number, "home", 1, "1x1", {}, outbox, written=written_at)
+        states = {"0-0": Saved(f"state/0-0/{number:012d}-a.arrow", number, 1)}
+        manifest = Manifest(*(number, "home", 1, "1x1", states), outbox=outbox, written=written_at)
         manifest = self.kept.planned(manifest, lambda: delivered)
         manifests.publish(self.storage, manifest)
         self.kept.committed(manifest)
-        self.kept.sweep(manifest, self.last)
+        self.kept.sweep(manifest, self.last, ())
         self.last = manifest
 
     def ticks(self) -> list[int]:
@@ -250,7 +251,7 @@ def test_a_damaged_manifest_is_found_wherever_it_is_damaged(home: Home) -> None:
 
 def test_a_home_of_an_earlier_version_is_refused_in_words(home: Home) -> None:
     home.storage.replace(manifests.name_of(1), b'{"tick":1,"home":"a","format":1}')
-    with pytest.raises(ConfigurationError, match="has format 1, this version of PLACE reads 2"):
+    with pytest.raises(ConfigurationError, match="has format 1, this version of PLACE reads 3"):
         home.open(Keep())
 
 

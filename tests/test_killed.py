@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from place.runtime.durable.crash import CELL, POINTS, VARIABLE
+from place.runtime.durable.crash import CELL, OFTEN, POINTS, VARIABLE
 
 FILES = 12
 PATIENCE = 600
 """Seconds after which a run hangs; a busy machine takes minutes for what takes ten seconds."""
-SHORT = ("outbox", "commit", "delivery")
+SHORT = ("saved", "commit", "delivery")
 """The points of `make test`; `make test-all` has all of them."""
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING)
@@ -50,11 +50,15 @@ def write_readings(directory: Path) -> None:
         os.utime(path, (1_700_000_000 + second, 1_700_000_000 + second))
 
 
-def start(directory: Path, *options: str, crash: str | None = None) -> subprocess.Popen[str]:
+def start(
+    directory: Path, *options: str, crash: str | None = None, is_saving: bool = False
+) -> subprocess.Popen[str]:
     environment = dict(os.environ)
     environment.pop(VARIABLE, None)
     if crash is not None:
         environment[VARIABLE] = crash
+    if is_saving:
+        environment[OFTEN] = "yes"
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "place.cli", "run", "--setup", str(directory / "setup.sql")),
@@ -144,7 +148,8 @@ def content(rows: list[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
 def test_killed_at_a_named_point(crash: str, undisturbed: Undisturbed, tmp_path: Path) -> None:
     write_readings(tmp_path)
     subscriber = Subscriber(tmp_path)
-    process = start(tmp_path, crash=f"{crash}:9")
+    is_saving = crash in ("state", "saved", "sweep")
+    process = start(tmp_path, crash=f"{crash}:9", is_saving=is_saving)
     said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL, said
     subscriber.read()
@@ -174,8 +179,8 @@ def killed_at_random(directory: Path, undisturbed: Undisturbed, kills: int) -> N
     write_readings(directory)
     chance = random.Random(kills)
     subscriber = Subscriber(directory)
-    for _ in range(kills):
-        process = start(directory)
+    for kill in range(kills):
+        process = start(directory, is_saving=kill % 2 == 1)
         time.sleep(chance.uniform(1.0, 9.0))
         process.kill()
         process.communicate(timeout=PATIENCE)

@@ -228,12 +228,12 @@ def test_a_directory_without_permission_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also for whoever may write everywhere, as root may."""
-    Home(tmp_path / "home", "journal").close()
+    Home(tmp_path / "home", "log").close()
 
     def refused(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", str(tmp_path / "home" / "journal.sqlite"))
+        raise PermissionError(13, "Permission denied", str(tmp_path / "home" / "log"))
 
     monkeypatch.setattr(os, "fsync", refused)
-    monkeypatch.setattr("place.runtime.journal.Journal.__init__", refused)
+    monkeypatch.setattr("place.runtime.durable.local_log.LocalLog.__init__", refused)
     assert main(["sql", "--home", str(tmp_path / "home"), "-f", __file__]) == 1
-    assert capsys.readouterr().err.endswith("journal.sqlite: Permission denied\n")
+    assert capsys.readouterr().err.endswith("log: Permission denied\n")

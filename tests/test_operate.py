@@ -52,7 +52,7 @@ def test_status_tells_counts_sizes_and_times(
         " lateness of the stream says how long it waits for readings",
     }
     assert status["deltas"] == 1
-    assert status["sizes"]["state"] > 0
+    assert status["sizes"]["ingest"] > 0
     text = prometheus(status)
     assert 'place_late_total{stream="Cars"} 1\n' in text
     assert "# TYPE place_tick counter\nplace_tick 4\n" in text
@@ -196,14 +196,19 @@ def test_deltas_are_kept_for_as_long_as_is_asked_for(
 def test_a_home_is_of_one_kind_and_of_one_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with place.connect(tmp_path / "journal") as session:
+    with place.connect(tmp_path / "alone") as session:
         session.sql(CARS)
         with pytest.raises(ConfigurationError, match="in use by another process"):
-            place.connect(tmp_path / "journal", runtime="reference")
+            place.connect(tmp_path / "alone", runtime="reference")
+    for open_it in (opened, lambda home: place.connect(home, runtime="reference")):
+        with pytest.raises(ConfigurationError, match="the home of a session without Spark"):
+            open_it(tmp_path / "alone")
+    assert main(["status", "--home", str(tmp_path / "alone")]) == 1
+    assert "the home of a session without Spark" in capsys.readouterr().err
+    with place.connect(tmp_path / "journal", runtime="reference") as session:
+        session.sql(CARS)
     with pytest.raises(ConfigurationError, match="whose readings are in a journal"):
         opened(tmp_path / "journal")
-    assert main(["status", "--home", str(tmp_path / "journal")]) == 1
-    assert "whose readings are in a journal" in capsys.readouterr().err
     with opened(tmp_path / "pipeline") as session:
         session.sql(CARS)
         with pytest.raises(ConfigurationError, match="in use by another process"):
@@ -211,8 +216,9 @@ def test_a_home_is_of_one_kind_and_of_one_process(
     for runtime in ("local", "reference"):
         with pytest.raises(ConfigurationError, match="the home of a pipeline on Spark"):
             place.connect(tmp_path / "pipeline", runtime=runtime)
-    with place.connect(tmp_path / "journal") as session:
-        assert list(session.catalog.streams) == ["cars"]
+    for home in ("alone", "journal"):  # which becomes the home of a session without Spark
+        with place.connect(tmp_path / home) as session:
+            assert list(session.catalog.streams) == ["cars"]
 
 
 @pytest.fixture

@@ -29,7 +29,17 @@ from place.runtime.interface import tick_of
 from place.runtime.spark import deliver
 from place.runtime.spark.pipeline import Pipeline
 from place.session import Session
-from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
+from tests.harness.pipeline import (
+    CARS,
+    NEAR,
+    OFTEN,
+    START,
+    opened,
+    reading,
+    runtime_of,
+    ticks_until_saved,
+    write_csv,
+)
 
 
 def test_a_late_disappearance_is_set_aside(tmp_path: Path) -> None:
@@ -229,7 +239,7 @@ def test_a_tick_that_fails_takes_its_statement_or_push_back(
     with opened(home) as session:
         assert session.answer("near") == [(1, "a"), (3, "a")]
         assert [each.delta.row for each in session.resume()] == [(1, "a"), (3, "a")]
-        assert len(list((home / "state" / "0-0").iterdir())) == 1
+        assert len(list((home / "outbox").iterdir())) == 2
 
 
 def test_dropping_a_stream_does_not_wait_for_its_waiting_batch(tmp_path: Path) -> None:
@@ -329,7 +339,7 @@ def test_a_file_of_readings_that_is_damaged_does_not_stop_the_others(tmp_path: P
             runtime.pump()
         runtime.take_singly()
         assert runtime.waiting() == (0, 0)
-        assert [path.name for path in (home / "ingest").iterdir()] == [f"{damaged.name}.failed"]
+        assert not damaged.exists()
         assert runtime.set_aside() == [f"ingest/{damaged.name}.failed"]
         assert read_status(home)["set_aside"] == runtime.set_aside()
         # It can be mended here, and comes back to the process that runs.
@@ -365,7 +375,7 @@ def test_readings_that_were_put_back_are_taken_as_if_they_had_just_come(
     with opened(home) as session:
         session.advance((START + 9) * 1_000_000)
         assert session.answer("near") == [(1, "a"), (2, "a")]
-        assert not list((home / "ingest").iterdir())
+        assert {path.suffix for path in (home / "ingest").iterdir()} == {".arrow"}
 
 
 def test_readings_are_not_to_blame_for_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
@@ -388,12 +398,14 @@ def test_readings_are_not_to_blame_for_a_directory_that_cannot_be_written(tmp_pa
         assert session.answer("near") == [(1, "a")]
 
 
-def test_damaged_files_are_found_and_named(tmp_path: Path) -> None:
+def test_damaged_files_are_found_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("place.runtime.spark.pipeline.usual_pace", lambda: OFTEN)
     home = tmp_path / "home"
     with opened(home) as session:
         session.sql(CARS)
         session.sql(NEAR)
-        session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)
+        last = ticks_until_saved(session)
+        (state,) = last.states.values()
 
     def ask(session: Session) -> None:
         session.answer("near")
@@ -402,12 +414,15 @@ def test_damaged_files_are_found_and_named(tmp_path: Path) -> None:
     for kind, named in {
         "state/0-0": r"state/0-0/\S+\.arrow is damaged",
         "outbox": r"outbox/\S+\.arrow is damaged",
-        "manifest": r"manifest/000000000003\.json is damaged",
+        "ingest": r"ingest/\S+\.arrow is damaged",
+        "manifest": rf"manifest/{last.tick:012d}\.json is damaged",
     }.items():
         for way in (cut, changed):
             copy = tmp_path / f"{kind.partition('/')[0]}-{way.__name__}"
             shutil.copytree(home, copy)
             file = sorted((copy / kind).iterdir())[-1]
+            if kind.startswith("state"):
+                file = copy / state.file
             file.write_bytes(way(file.read_bytes()))
             with pytest.raises(PlaceError, match=named), opened(copy) as session:
                 ask(session)

@@ -168,14 +168,14 @@ def test_a_task_that_spark_starts_again_takes_the_place_of_the_one_before(
 def test_what_fails_in_a_cell_is_told_and_the_cell_goes_on(session: Session) -> None:
     in_and_out(session)
     home = runtime_of(session).directory
-    stated = sorted((home / "state").iterdir())[-1]
-    stated.rename(home / "moved")
-    stated.write_text("a file where a directory should be")
+    outbox = home / "outbox"
+    outbox.rename(home / "moved")
+    outbox.write_text("a file where a directory should be")
     epoch = cells_of(session).epoch
     with pytest.raises(Exception, match="cannot be written"):
         push(session, 50, 1)
-    stated.unlink()
-    (home / "moved").rename(stated)
+    outbox.unlink()
+    (home / "moved").rename(outbox)
     assert session.answer("near") == []
     in_and_out(session)
     assert cells_of(session).epoch == epoch

@@ -27,7 +27,7 @@ from place.plan.catalog import Catalog
 Checkpoint = dict[str, pa.Table]
 """Arrow tables by name."""
 
-META, TEXTS = "meta", "texts"
+META, TEXTS, SUBJECTS = "meta", "texts", "subjects"
 STORES = ("subjects", "others", "region_rows")
 
 
@@ -72,6 +72,13 @@ def save_worker(worker: Worker) -> Checkpoint:
     state[META] = pa.table({"meta": [json.dumps(meta)]})
     state[TEXTS] = pa.table({"text": pa.array(worker.dictionary.texts, pa.string())})
     return state
+
+
+def save_subjects(worker: Worker, stream: str) -> Checkpoint:
+    """The objects of a stream that this worker holds, and the texts of its codes."""
+    store = worker.timelines[frozenset((stream,))].cell.stores.subjects[stream]
+    texts = pa.array(worker.dictionary.texts, pa.string())
+    return {SUBJECTS: _pack(_alive(store)), TEXTS: pa.table({"text": texts})}
 
 
 def load_worker(
@@ -128,15 +135,6 @@ def load_worker(
             if waiting is not None:
                 gaps.waiting.append(codes.waiting(streams[name], waiting))
     return worker
-
-
-def subjects_of(state: Checkpoint, stream: str) -> pa.Table | None:
-    """The objects of a stream in a state, packed: key, time, whether gone, then its columns."""
-    meta: dict[str, Any] = json.loads(state[META].column(0)[0].as_py())
-    for number, line in enumerate(meta["timelines"]):
-        if line["streams"] == [stream]:
-            return state.get(f"{number}/subjects/{stream}")
-    return None
 
 
 class _Codes:

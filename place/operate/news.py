@@ -13,7 +13,7 @@ PACE = 10.0
 """Seconds between lines about how it goes."""
 SLOW = 2.0
 """Seconds that a tick may take before it is worth a line."""
-STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark")
+STAGES = ("route", "match", "answer", "outbox", "log", "settle", "spark")
 
 
 class News:

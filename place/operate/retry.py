@@ -27,8 +27,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    read_about(arguments.home, "pipeline")
-    found = put_back(Storage(str(arguments.home.absolute())))
+    about = read_about(arguments.home, "pipeline")
+    found = put_back(Storage(about.get("storage") or str(arguments.home.absolute())))
     for name in found:
         print(f"{name} is put back")
     if not found:

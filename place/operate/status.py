@@ -28,7 +28,7 @@ from place.runtime.durable.trigger_figures import TRIGGER_FIGURES
 from place.server.store import FILE, ServerStore
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
-STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
+STAGES = ("route", "match", "answer", "outbox", "log", "settle", "spark", "seconds")
 RECENT = 20
 MOST_SHOWN = 20
 """Triggers that are listed."""
@@ -71,9 +71,7 @@ def read_status(directory: Path) -> dict[str, Any]:
     numbers = manifests.ticks(storage)
     recent = list(_loaded(storage, numbers[-RECENT:]))
     sizes = {name: sum(size for _, size in storage.list(name)) for name in DIRECTORIES}
-    log = Storage(str(directory.absolute()))
-    waiting = sum(1 for name in log.names("ingest") if name.endswith(".arrow"))
-    aside = set_aside(log)
+    aside = set_aside(storage)
     if not recent:
         return {
             "tick": 0,
@@ -92,7 +90,7 @@ def read_status(directory: Path) -> dict[str, Any]:
         "cells": last.cells,
         "kept": len(numbers),
         "kept_from": last.kept_from,
-        "waiting": waiting,
+        "waiting": _waiting(storage, last),
         "set_aside": aside,
         "deltas": last.totals.get("", {}).get("deltas", 0),
         "triggers": manifests.counts_of(last),
@@ -101,6 +99,12 @@ def read_status(directory: Path) -> dict[str, Any]:
         "last": dict(last.metrics) | {"deltas": last.deltas},
         "median": {stage: _median([m.metrics.get(stage, 0.0) for m in recent]) for stage in STAGES},
     }
+
+
+def _waiting(storage: Storage, last: Manifest) -> int:
+    """How many files of acknowledged readings no tick has taken."""
+    names = (name for name in storage.names("ingest") if name.endswith(".arrow"))
+    return sum(1 for name in names if int(name.partition(".")[0]) > last.ingest)
 
 
 def _loaded(storage: Storage, ticks: list[int]) -> Iterator[Manifest]:

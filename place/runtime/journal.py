@@ -14,6 +14,7 @@ from pathlib import Path
 from place.errors import ConfigurationError
 from place.model.reading import Advance, Input, Reading
 
+FILE = "journal.sqlite"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS journal (
   position INTEGER PRIMARY KEY,
@@ -29,7 +30,7 @@ class Journal:
     """Keeps the journal in `journal.sqlite` of a directory, or in memory without one."""
 
     def __init__(self, home: Path | None = None) -> None:
-        place = str(home / "journal.sqlite") if home is not None else ":memory:"
+        place = str(home / FILE) if home is not None else ":memory:"
         try:
             self._db = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
             self._db.executescript(_SCHEMA)
@@ -42,14 +43,6 @@ class Journal:
     def append_version(self, version: int) -> None:
         """The catalog became this version here."""
         self._db.execute("INSERT INTO journal (kind, time) VALUES ('version', ?)", (version,))
-
-    def withdraw_version(self, version: int) -> None:
-        """The catalog, which was told last to be this version, has not become it after all."""
-        self._db.execute(
-            "DELETE FROM journal WHERE kind = 'version' AND time = ?"
-            " AND position = (SELECT MAX(position) FROM journal)",
-            (version,),
-        )
 
     def append(self, inputs: list[Input]) -> None:
         """Readings and advances, all of them or none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,8 +13,9 @@ from place.engine.answers import Answers
 from place.engine.changes import Change, settle
 from place.engine.checkpoint import load_worker, save_worker
 from place.engine.columns import Dictionary
+from place.engine.compile import compile_query
 from place.engine.matrix import Matrix
-from place.engine.partial_answers import Found, PartialAnswer
+from place.engine.partial_answers import Found, PartialAnswer, is_merged
 from place.engine.worker import PROBE, Segment, Told, Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
@@ -27,8 +29,10 @@ from place.plan.logical import Plan
 from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.durable.home import Home
+from place.runtime.durable.local_log import LocalLog
 from place.runtime.intake.check import last_late
 from place.runtime.interface import Listener, Runtime, check_rows
+from place.runtime.journal import FILE as JOURNAL
 from place.runtime.journal import Journal, replay
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -43,24 +47,81 @@ class LocalRuntime:
     def __init__(
         self, home: Path | None = None, *, matrix: Matrix | None = None, threads: int = 1
     ) -> None:
-        self._home = Home(home, "journal") if home is not None else None
+        self._matrix = matrix or Matrix()
+        self._home = Home(home, "log") if home is not None else None
         self._store = CatalogStore(home)
-        self._journal = Journal(home) if home is not None else None
+        self._log: LocalLog | None = None
         self.catalog = Catalog()
-        self.workers = [Worker(place, threads) for place in (matrix or Matrix()).places()]
+        self.workers = [Worker(place, threads) for place in self._matrix.places()]
         self._answers = Answers(Dictionary())
         self._reasons: dict[str, str] = {}
-        if self._journal is not None:
-            replay(self._journal, lambda v: self._follow(self._store.load(v)), self._take)
-            if self._store.version() != self.catalog.version:  # killed before the journal had it
-                self._journal.append_version(self._store.version())
-                self._follow(self._store.load())
+        if home is not None:
+            try:
+                self._open(home)
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self, home: Path) -> None:
+        """Begin with the states that were saved last, and take what came since."""
+        self._log = LocalLog(home, f"{self._matrix.rows}x{self._matrix.columns}")
+        self._load(self._log)
+        if self._log.beginning.tick == 0 and (home / JOURNAL).exists():
+            self._take_journal(home)
+        assert self._home is not None
+        if self._home.about["kind"] != "log":
+            self._home.remember(kind="log")
+        for tick in self._log.since():
+            began = time.perf_counter()
+            if tick.catalog != self.catalog.version:
+                self._follow(self._store.after(self.catalog, tick.catalog))
+            self.take(tick.told)
+            self._log.count(tick.told, time.perf_counter() - began)
+        if self._store.version() != self.catalog.version:  # killed before the log had it
+            self._follow(self._store.load())
+            self._log.append(self.catalog.version, [])
+        self._log.tend(self.workers, self._reasons)
+
+    def _load(self, log: LocalLog) -> None:
+        states = log.states()
+        if not states:
+            return
+        self.catalog = catalog = self._store.load(log.beginning.catalog)
+        self._reasons = dict(log.beginning.reasons)
+        self.workers = [
+            load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
+            for worker, state in zip(self.workers, states, strict=True)
+        ]
+        for query in catalog.queries.values():
+            if query.trigger is None and self._is_merged(query):
+                parts = [
+                    replace(part, queries=tuple(query for _ in part.queries))
+                    for worker in self.workers
+                    for part in worker.probe(query, catalog.arrow_of)
+                    if isinstance(part, PartialAnswer)
+                ]
+                self._answers.take(parts)
+
+    def _is_merged(self, query: Query) -> bool:
+        """Is the answer of a query put together from parts that cells hold?"""
+        return is_merged(compile_query(query, Dictionary()).shape, self._matrix)
+
+    def _take_journal(self, home: Path) -> None:
+        """Take over a home as it was when readings were kept in a journal."""
+        assert self._log is not None
+        journal = Journal(home)
+        replay(journal, lambda v: self._follow(self._store.load(v)), self._take)
+        journal.close()
+        self._log.append(self.catalog.version, [])
+        self._log.save(self.workers, self._reasons)
+        self._log.close()
+        (home / JOURNAL).unlink()
 
     def close(self) -> None:
         """Stop; what was durable stays."""
+        if self._log is not None:
+            self._log.close()
         self._store.close()
-        if self._journal is not None:
-            self._journal.close()
         if self._home is not None:
             self._home.close()
 
@@ -74,8 +135,6 @@ class LocalRuntime:
         _, begun = catalog.queries.since(before.queries)
         states = _States(self.workers, before, catalog) if begun else None
         self._store.save(before, catalog)
-        if self._journal is not None:
-            self._journal.append_version(catalog.version)
         try:
             with deadline.at_most(current().seconds if begun else None):
                 found = self._become(catalog)
@@ -84,16 +143,22 @@ class LocalRuntime:
             self.catalog = replace(before, version=catalog.version + 1)
             self.workers = states.workers(self.catalog)
             self._store.save(catalog, self.catalog)
-            if self._journal is not None:
-                self._journal.withdraw_version(catalog.version)
             raise
+        if self._log is not None:
+            self._log.append(catalog.version, [])
         return self._settled(found)
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
-        if self._journal is not None:
-            self._journal.append(list(inputs))
-        return self._take(inputs)
+        if self._log is None:
+            return self._take(inputs)
+        told = told_of(self.catalog, inputs)
+        self._log.append(self.catalog.version, told)
+        began = time.perf_counter()
+        deltas = _deltas(self.take(told))
+        self._log.count(told, time.perf_counter() - began)
+        self._log.tend(self.workers, self._reasons)
+        return deltas
 
     def answer(self, query: str) -> Answer:
         """The answer of a registered query now, from what its cells hold."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,16 +177,65 @@ class CatalogStore:
             " WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY since, rowid",
             (version, version),
         ).fetchall()
+        catalog = self._with(Catalog(), found)
+        revisions = {name: since for kind, *_, name, since in found if kind == "table"}
+        streams = {name: since for kind, *_, name, since in found if kind == "stream"}
+        revisions |= self._resets(version, streams)
+        return replace(catalog, version=version, revisions=revisions)
+
+    def _with(
+        self,
+        catalog: Catalog,
+        found: Sequence[tuple[str, str, str | None, bytes | None, str, int]],
+    ) -> Catalog:
+        """A catalog with definitions more."""
         order = {kind: i for i, kind in enumerate(STORES)}
-        catalog = Catalog()
         with within(NONE):  # they were accepted, whatever the limits are by now
             for _, text, columns, rows, _, _ in sorted(found, key=lambda row: order[row[0]]):
                 statement = parse_one(text)
                 if not isinstance(statement, Change):
                     raise InternalError(f"the catalog holds what changes nothing: {text}")
                 catalog = apply(catalog, statement, text, _stored(columns, rows))
-        revisions = {name: since for kind, *_, name, since in found if kind == "table"}
-        streams = {name: since for kind, *_, name, since in found if kind == "stream"}
+        return catalog
+
+    def versions(self, wanted: Sequence[int]) -> Iterator[Catalog]:
+        """The catalog as of some versions, in their order; each is made of the one before."""
+        catalog: Catalog | None = None
+        for version in wanted:
+            catalog = self.load(version) if catalog is None else self.after(catalog, version)
+            yield catalog
+
+    def after(self, before: Catalog, version: int) -> Catalog:
+        """A later version of a catalog, by what has ended and begun since."""
+        catalog, first = before, before.version
+        ended: list[tuple[str, str]] = self._db.execute(
+            "SELECT kind, name FROM definitions WHERE since <= ? AND until > ? AND until <= ?",
+            (first, first, version),
+        ).fetchall()
+        for kind, name in ended:
+            catalog = catalog.remove(kind, name)
+        begun = self._db.execute(
+            "SELECT kind, statement, columns, rows, name, since FROM definitions"
+            " WHERE since > ? AND since <= ? AND (until IS NULL OR until > ?)"
+            " ORDER BY since, rowid",
+            (first, version, version),
+        ).fetchall()
+        revisions = dict(before.revisions)
+        for kind, name in ended:
+            if kind in ("table", "stream"):
+                revisions.pop(name, None)
+        catalog = self._with(catalog, begun)
+        revisions |= {name: since for kind, *_, name, since in begun if kind == "table"}
+        streams = {
+            name: int(since)
+            for name, since in self._db.execute(
+                "SELECT name, since FROM definitions WHERE kind = 'stream'"
+                " AND since <= ? AND (until IS NULL OR until > ?)",
+                (version, version),
+            )
+        }
+        for name in streams:
+            revisions.pop(name, None)
         revisions |= self._resets(version, streams)
         return replace(catalog, version=version, revisions=revisions)
 

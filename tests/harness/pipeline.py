@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import time
 from pathlib import Path
 from typing import Any
 
 from place.model.time import format_timestamp
+from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.saving import Pace
 from place.runtime.spark.runtime import SparkRuntime
 from place.runtime.spark.session import start_session
 from place.runtime.tables import TableLoader
@@ -21,6 +24,23 @@ def opened(home: Path | None = None, **options: Any) -> Session:
     """A session on the Spark that all tests of a process share."""
     runtime = SparkRuntime(start_session("local[2]"), home, **options)
     return Session(runtime, TableLoader())
+
+
+OFTEN = Pace(ticks=2, share=1e9)
+"""States are saved in every other tick."""
+
+
+def ticks_until_saved(session: Session) -> Manifest:
+    """Push readings until all cells have saved a state and one more tick has come; that tick."""
+    runtime = runtime_of(session)
+    for second in range(1, 500):
+        is_saved = runtime.last is not None and runtime.last.replayed_from > 1
+        moment = (START + second) * 1_000_000
+        session.push("Cars", [reading(1, 1 + second % 2 * 6, 1, second)], time=moment)
+        if is_saved:
+            return runtime.last
+        time.sleep(0.01)
+    raise AssertionError("no state was saved")
 
 
 def runtime_of(session: Session) -> SparkRuntime:

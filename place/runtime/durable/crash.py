@@ -11,9 +11,12 @@ import signal
 import time
 
 VARIABLE = "PLACE_CRASH_AT"
-POINTS = ("state", "outbox", "manifest", "commit", "delivery", "sweep")
-"""Before the state is written, between state and outbox, before the manifest, after it and before
-Spark's own commit, in the middle of a delivery, and in the middle of the sweep."""
+OFTEN = "PLACE_SAVE_OFTEN"
+"""With this variable cells save their states after each tick."""
+POINTS = ("state", "saved", "outbox", "manifest", "commit", "delivery", "sweep")
+"""Before and after a state is written, beside the ticks; before the outbox, before the manifest,
+after it and before Spark's own commit, in the middle of a delivery, and in the middle of the
+sweep."""
 CELL = "cell"
 """A point that ends not the driver but a cell, when it is first asked to run the tick."""
 

@@ -1,7 +1,8 @@
 """A home directory: who it is, and who runs on it.
 
-It is one of two kinds, by how readings are kept: in a journal from which all is computed again, or
-in the states and manifests of a pipeline. Neither can go on where the other stopped.
+It is of one of three kinds, by how readings are kept: in a journal from which the reference
+computes all again, in the log of a session without Spark, or in the log and the manifests of a
+pipeline. None can go on where another stopped; only a journal becomes the log of a session.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from place.errors import ConfigurationError
 
 FORMAT = 1
 ABOUT, LOCK = "place.json", "lock"
-Kind = Literal["journal", "pipeline"]
+Kind = Literal["journal", "log", "pipeline"]
 OTHERS: dict[str, tuple[str, str]] = {
     "journal": (
-        "is the home of a session without Spark, whose readings are in a journal",
+        "is the home of the reference, whose readings are in a journal",
+        "open it with place.connect(home, runtime='reference'), or use another directory",
+    ),
+    "log": (
+        "is the home of a session without Spark",
         "open it with place.connect(home) or place sql, or use another directory",
     ),
     "pipeline": (
@@ -121,6 +126,8 @@ def read_about(directory: Path, kind: Kind) -> dict[str, Any]:
             f"{directory} has format {about.get('format')}, this version of PLACE reads {FORMAT}"
         )
     known = about.setdefault("kind", "pipeline")
+    if (known, kind) == ("journal", "log"):  # it becomes one when it is opened
+        return about
     if known != kind:
         said, hint = OTHERS[known]
         raise ConfigurationError(f"{directory} {said}", hint=hint)

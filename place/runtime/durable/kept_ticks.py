@@ -1,7 +1,8 @@
 """What a home keeps, and what is swept: deltas are kept by their age and their size.
 
 A tick without deltas leaves nothing for good: its manifest goes as soon as some ticks have followed
-it. So the manifests have gaps, and each says from which tick on all deltas are kept.
+it, and all cells have saved states of later ones. So the manifests have gaps, and each says from
+which tick on all deltas are kept.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class KeptTicks:
         self._oldest: tuple[int, float] | None = None
         self._surplus = 0
         self._doomed: list[int] = []
-        self._quiet: list[str] = []
+        self._quiet: list[int] = []
+        """Ticks whose deltas are not kept, but whose manifests cells may still need."""
         self.size = 0
         """The bytes of all deltas that are kept."""
         self.kept_from = 1
@@ -58,15 +60,15 @@ class KeptTicks:
         self.last = manifests.load(storage, known[-1]) if known else None
         """The last manifest that was there at the start."""
 
-    def open(self) -> None:
-        """See what is kept; sweep what a killed process has left behind and no manifest names."""
+    def open(self, needed: set[str]) -> None:
+        """See what is kept; sweep what a killed process has left behind and no manifest names, nor
+        the log needs."""
         if self.last is not None:
             self.kept_from = self.last.kept_from
         found = manifests.ticks(self._storage)
-        self._remove(manifests.name_of(tick) for tick in found if tick < self.kept_from)
         known = [tick for tick in found if tick >= self.kept_from]
-        sizes = self._sweep_orphans(set(known))
-        quiet = []
+        sizes = self._sweep_orphans(set(known), needed)
+        quiet = [tick for tick in found if tick < self.kept_from]
         for tick in known:
             if tick in sizes or self._may_have_told(tick):
                 self._told.append(tick)
@@ -75,7 +77,9 @@ class KeptTicks:
                 quiet.append(tick)
         self.size = sum(self._sizes)
         self._recent = deque(known[-RECENT:])
-        self._remove(manifests.name_of(t) for t in quiet if t not in self._recent)
+        self._quiet = [tick for tick in quiet if tick not in self._recent]
+        if self.last is not None:
+            self._remove(self._passed(self.last))
 
     def _may_have_told(self, tick: int) -> bool:
         """Does a manifest name deltas? If it is damaged, whoever wants them is told that."""
@@ -84,7 +88,7 @@ class KeptTicks:
         except Damaged:
             return True
 
-    def _sweep_orphans(self, known: set[int]) -> dict[int, int]:
+    def _sweep_orphans(self, known: set[int], needed: set[str]) -> dict[int, int]:
         """Remove the files that belong to no tick; the sizes of the deltas of those that do."""
         last, sizes = self.last, dict[int, int]()
         newest, states, files = 0, set[str](), set[str]()
@@ -98,7 +102,7 @@ class KeptTicks:
             else:
                 self._storage.remove(name)
         self._remove(name for name, _ in self._storage.list("state") if name not in states)
-        self._remove(name for name, _ in self._storage.list("segments"))
+        self._remove(name for name, _ in self._storage.list("segments") if name not in needed)
         self._remove(n for n, _ in self._storage.list("quarantine") if _tick_of(n) > newest)
         for directory in ("manifest", "sinks"):
             drafts = [n for n in self._storage.names(directory) if n.endswith(".tmp")]
@@ -187,26 +191,34 @@ class KeptTicks:
                 tick = self._recent.popleft()
                 place = bisect_right(self._told, tick)
                 if self._told[max(0, place - 1) : place] != [tick]:
-                    self._quiet.append(manifests.name_of(tick))
+                    self._quiet.append(tick)
 
-    def sweep(self, manifest: Manifest, previous: Manifest | None) -> None:
-        """Remove what the last manifest makes superfluous."""
+    def sweep(
+        self, manifest: Manifest, previous: Manifest | None, superfluous: Iterable[str]
+    ) -> None:
+        """Remove what the last manifest makes superfluous, and these files."""
         point("sweep", manifest.tick)
-        doomed: list[str] = []
+        doomed = list(superfluous)
         if previous is not None:
             current = {saved.file for saved in manifest.states.values()}
             doomed += [s.file for s in previous.states.values() if s.file not in current]
-        doomed += [str(item["file"]) for item in manifest.inputs if "file" in item]
-        doomed += [name for name, _ in self._storage.list("segments")]
         for tick in self._doomed:
-            # Who reads beside us looks for the manifest first.
-            doomed.append(manifests.name_of(tick))
             with contextlib.suppress(OSError, PlaceError):  # its files become orphans
                 doomed += manifests.load(self._storage, tick).files
+        self._quiet += self._doomed
+        self._doomed = []
         if manifest.quarantine:
             doomed += self._quarantined()
-        self._remove(doomed + self._quiet)
-        self._doomed, self._quiet = [], []
+        # Who reads beside us looks for the manifest first.
+        self._remove([*self._passed(manifest), *doomed])
+
+    def _passed(self, manifest: Manifest) -> list[str]:
+        """The manifests that nobody needs any more, as of the last one."""
+        first = manifest.replayed_from
+        passed = [tick for tick in self._quiet if tick < first]
+        if passed:
+            self._quiet = [tick for tick in self._quiet if tick >= first]
+        return [manifests.name_of(tick) for tick in passed]
 
     def _quarantined(self) -> list[str]:
         """The oldest of what was set aside, beyond what should be kept."""

@@ -4,6 +4,9 @@ A manifest names all that the tick read and wrote. It appears all at once and on
 of its number, so whatever a killed process has left behind either belongs to a manifest or to
 nobody. It begins with the checksum of the rest; the files that it names have checksums of their
 own.
+
+Manifests are a log, too: whoever has the saved state of a cell, and takes the inputs of all ticks
+since, has its state as of the last one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from typing import Any
 from place.errors import ConfigurationError
 from place.runtime.durable.storage import Damaged, Storage
 
-FORMAT = 2
+FORMAT = 3
+EARLIER = 2
+"""The format before this one, which can be read, too: each tick had saved the states."""
 DIRECTORY = "manifest"
 TRIGGER_COUNTS = ("kept", "matches", "alerts", "pairs")
 """What is counted of each trigger: readings that it keeps now, once for each variable that they may
@@ -28,10 +33,11 @@ _HEAD = len(_BEGIN) + 8 + len(_MIDDLE)
 
 @dataclass(frozen=True)
 class Saved:
-    """The state of a cell: its file, and the name of that state in the memory of a worker."""
+    """The state of a cell in a file: the tick, and the version of the catalog, that it is of."""
 
     file: str
-    token: str
+    tick: int
+    catalog: int
     size: int = 0
 
 
@@ -56,8 +62,10 @@ class Mark:
 class Manifest:
     """What one tick did.
 
-    `home` is the id of the home that it belongs to, `cells` the matrix, `ingest` the last of the
-    pushed readings, `inputs` what was read (with the advances of the wall clock). `clocks` are the
+    `home` is the id of the home that it belongs to, `attempt` tells it from attempts at the same
+    tick that failed, `cells` is the matrix, and `states` are the states of cells that were saved
+    last, of this tick or an earlier one. `ingest` is the last of the pushed readings, `inputs` what
+    was read: all that is needed to run the tick again. `clocks` are the
     last complete instants of the streams, `instants` those that sets of streams have reached
     together, `totals` the counts of each stream since the beginning, and `reasons` why a reading of
     it was set aside last. `triggers` are the counts of each trigger since it began, in the order of
@@ -70,6 +78,7 @@ class Manifest:
     catalog: int
     cells: str
     states: Mapping[str, Saved]
+    attempt: str = ""
     outbox: tuple[Posted, ...] = ()
     quarantine: tuple[str, ...] = ()
     sources: Mapping[str, Mark] = field(default_factory=dict)
@@ -84,6 +93,19 @@ class Manifest:
     written: float = 0.0
     kept_from: int = 1
     format: int = FORMAT
+
+    @property
+    def token(self) -> str:
+        """What the state after this tick is called in the memory of a cell."""
+        return token_of(self.tick, self.attempt)
+
+    @property
+    def replayed_from(self) -> int:
+        """The first tick that some cell has to take again if it begins with its saved state."""
+        rows, columns = map(int, self.cells.split("x"))
+        if len(self.states) < rows * columns:
+            return 1
+        return 1 + min(saved.tick for saved in self.states.values())
 
     @property
     def deltas(self) -> int:
@@ -126,6 +148,11 @@ def counts_of(manifest: Manifest | None) -> dict[str, dict[str, int]]:
     return {name: dict(zip(TRIGGER_COUNTS, counts, strict=True)) for name, counts in found.items()}
 
 
+def token_of(tick: int, attempt: str) -> str:
+    """The name of an attempt at a tick; names are in the order of ticks."""
+    return f"{tick:012d}-{attempt}"
+
+
 def name_of(tick: int) -> str:
     """The name of a tick's manifest; names are in the order of ticks."""
     return f"{DIRECTORY}/{tick:012d}.json"
@@ -156,12 +183,17 @@ def load(storage: Storage, tick: int) -> Manifest:
     """The manifest of a tick; `Damaged` if it is not as it was written."""
     name = name_of(tick)
     found = _checked(name, storage.read(name))
-    if found.get("format") != FORMAT:
-        raise _of_another_version(name, found.get("format"))
+    form = found.get("format")
+    if form not in (FORMAT, EARLIER):
+        raise _of_another_version(name, form)
+    states = found["states"]
+    if form == EARLIER:
+        about = {"tick": tick, "catalog": found["catalog"]}
+        states = {c: {"file": s["file"], "size": s["size"], **about} for c, s in states.items()}
     return Manifest(
         **{
             **found,
-            "states": {cell: Saved(**saved) for cell, saved in found["states"].items()},
+            "states": {cell: Saved(**saved) for cell, saved in states.items()},
             "outbox": tuple(Posted(**posted) for posted in found["outbox"]),
             "quarantine": tuple(found["quarantine"]),
             "sources": {name: Mark(**mark) for name, mark in found["sources"].items()},

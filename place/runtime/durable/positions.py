@@ -1,27 +1,18 @@
-"""Where the objects of a stream are, as of the last tick: read from the states of its cells.
-
-A state is a file that does not change and that the last manifest names, so nobody waits: no task
-runs and no tick is held up.
-"""
+"""Where the objects of a stream are, as of the last tick: put together from what cells tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from place.engine.checkpoint import TEXTS, subjects_of
+from place.engine.checkpoint import SUBJECTS, TEXTS, Checkpoint
 from place.errors import ConfigurationError
 from place.model.schema import Stream, find_column
 from place.model.types import Type
-from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.pack import load_pack
-from place.runtime.durable.storage import Storage
-
-ATTEMPTS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,28 +37,32 @@ class Positions:
         return None if index is None else self.columns[index]
 
 
-def read_positions(storage: Storage, manifest: Manifest, stream: Stream) -> Positions:
-    """The objects of a stream as of a tick, from the cells of the first column."""
-    tables: list[pa.Table] = []
+def check_has_places(stream: Stream) -> None:
+    """Raise if nothing of a stream could be shown on a map."""
     if stream.key is None or stream.x is None or stream.y is None:
         raise ConfigurationError(f'stream "{stream.name}" has no objects that have places')
-    for cell, saved in sorted(manifest.states.items()):
-        if cell.endswith("-0"):
-            state = load_pack(storage, saved.file).tables
-            found = subjects_of(state, stream.name)
-            if found is not None and found.num_rows:
-                tables.append(_named(stream, found, state[TEXTS].column("text")))
+
+
+def positions_of(tick: int, stream: Stream, cells: Sequence[Checkpoint]) -> Positions:
+    """The objects of a stream as of a tick, from what the cells of the first column have saved."""
+    assert stream.key is not None
+    assert stream.x is not None
+    assert stream.y is not None
+    tables: list[pa.Table] = []
+    for saved in cells:
+        if saved[SUBJECTS].num_rows:
+            tables.append(_named(stream, saved[SUBJECTS], saved[TEXTS].column("text")))
     names = [str(i) for i in range(len(stream.columns))]
     if not tables:
         nothing, nowhere = np.empty(0, np.int64), np.empty(0)
         whole = {i: pa.array([], pa.null()) for i in range(len(stream.columns))}
-        return Positions(manifest.tick, stream, nothing, nowhere, nowhere, nothing, whole)
+        return Positions(tick, stream, nothing, nowhere, nowhere, nothing, whole)
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     columns = {i: _whole(table.column(name)) for i, name in enumerate(names)}
     key = columns[stream.key]
     is_text = stream.key_type is Type.STRING
     return Positions(
-        manifest.tick,
+        tick,
         stream,
         key.to_pylist() if is_text else table.column("key").to_numpy(),
         columns[stream.x].to_numpy(zero_copy_only=False).astype(np.float64),

@@ -72,11 +72,17 @@ class Storage:
         return f"{self._place[1]}/{name}"
 
     def write(
-        self, name: str, fill: Callable[[pa.NativeFile], object], *, is_draft: bool = False
+        self,
+        name: str,
+        fill: Callable[[pa.NativeFile], object],
+        *,
+        is_draft: bool = False,
+        lasts: bool = True,
     ) -> int:
         """Write a file that nobody knows of yet, durable when this returns; its size.
 
-        The name of a draft need not last: it is moved before anybody looks for it.
+        The name of a draft need not last: it is moved before anybody looks for it. What does not
+        last at all is for those who read it at once.
         """
         path = self.path(name)
         with _telling_apart(name):
@@ -84,7 +90,7 @@ class Storage:
             with self.filesystem.open_output_stream(path) as out:
                 fill(out)
                 size = int(out.tell())
-            if self.is_local:
+            if self.is_local and lasts:
                 sync(path)
                 if not is_draft:
                     sync(path.rpartition("/")[0])

@@ -35,7 +35,7 @@ class Update:
 
 
 class Catalogs:
-    """The versions that cells may have to know: that of the last tick, and that of now."""
+    """The versions that cells may have to know: those of the log, and that of now."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -51,13 +51,12 @@ class Catalogs:
     def __getitem__(self, version: int) -> Catalog:
         return self._shared[version]
 
-    def share(self, catalog: Catalog, needed: int) -> None:
-        """Let cells know a catalog; of older versions only `needed` has to be there any longer."""
+    def share(self, catalog: Catalog) -> None:
+        """Let cells know a catalog."""
         version = catalog.version
         if version not in self._shared:
             self._write_tables(catalog)
             self._shared[version] = replace(catalog, contents={}, texts={})
-            self._forget({version, needed})
 
     def updates(self, held: Collection[int], *wanted: int) -> list[Update]:
         """What a cell that holds some versions has to be sent to know the wanted ones."""
@@ -78,8 +77,10 @@ class Catalogs:
                 self._packed[before, version] = found
         return found
 
-    def _forget(self, needed: set[int]) -> None:
-        """Let go of versions, and of the rows of their tables."""
+    def keep(self, needed: Collection[int]) -> None:
+        """Let go of versions that are not needed, and of the rows of their tables."""
+        if len(self._shared) <= len(needed) and self._shared.keys() <= set(needed):
+            return
         self._shared = {v: catalog for v, catalog in self._shared.items() if v in needed}
         self._packed = {k: u for k, u in self._packed.items() if k[1] in needed}
         self._files = {version: self._files[version] for version in self._shared}

@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,7 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY
 from place.runtime.durable.storage import Storage
-from place.runtime.spark.inputs import PackInput, read_told, write_told
+from place.runtime.durable.told import read_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
@@ -58,15 +58,15 @@ class _Offer:
 
 
 class IngestLog:
-    """Numbered files in the directory `ingest` of a home."""
+    """Numbered files in the directory `ingest` of a storage. Of those that ticks have taken, some
+    are needed for as long as cells may have to run these ticks again."""
 
     def __init__(
-        self, log: Storage, storage: Storage, done: int, has: Has, reached: Reached
+        self, log: Storage, done: int, needed: Collection[str], has: Has, reached: Reached
     ) -> None:
         self._log = log
         self._has = has
         self._reached = reached
-        self._storage = storage
         self._number = done
         self._offers: list[_Offer] = []
         self._queue = threading.Lock()
@@ -74,18 +74,18 @@ class IngestLog:
         self._aside: set[str] = set()
         self.lock = threading.RLock()
         """Held while a file is written: whoever holds it sees no readings come."""
-        self._find(done)
+        self._find(done, needed)
 
-    def _find(self, done: int) -> None:
-        """Files that an earlier process has left; those that a tick has taken are removed."""
+    def _find(self, done: int, needed: Collection[str]) -> None:
+        """Files that an earlier process has left; those that nobody needs are removed."""
         for name, size in list(self._log.list("ingest")):
             number = int(name.rpartition("/")[2].partition(".")[0])
             self._number = max(self._number, number)
             if name.endswith((FAILED, RETRY)):
                 self._aside.add(name.removesuffix(FAILED).removesuffix(RETRY))
-            elif name.endswith(".tmp") or number <= done:
+            elif name.endswith(".tmp") or (number <= done and name not in needed):
                 self._log.remove(name)
-            else:
+            elif number > done:
                 self._waiting.append(Logged(number, name, 0, size, reached=self._left(name)))
         self.restore()
 
@@ -173,24 +173,10 @@ class IngestLog:
             readings, size = readings + each.readings, size + each.size
         return chosen
 
-    @contextlib.contextmanager
-    def at_hand(self, files: Sequence[Logged]) -> Iterator[list[PackInput]]:
-        """Files where tasks can read them; a log that is elsewhere is copied for as long."""
-        is_elsewhere = self._log.root != self._storage.root
-        try:
-            if is_elsewhere:
-                for each in files:
-                    self._storage.replace(each.name, self._log.read(each.name))
-            yield [PackInput(each.name) for each in files]
-        finally:
-            if is_elsewhere:
-                for each in files:
-                    self._storage.remove(each.name)
-
     def forget(self, upto: int) -> None:
-        """A tick has taken all files up to a number."""
+        """A tick has taken all files up to a number; they are removed when no cell needs them."""
         while self._waiting and self._waiting[0].number <= upto:
-            self._log.remove(self._waiting.popleft().name)
+            self._waiting.popleft()
 
     def withdraw(self, logged: Logged) -> None:
         """Take a file back that no tick has taken."""

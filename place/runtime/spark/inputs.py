@@ -1,21 +1,14 @@
 """What a tick takes in: files, segments that are written already, advances, steps of generators.
 
-The driver sends inputs to the cells by name; readings are in files. Segments and advances that are
-in a file stand there in the order in which they came.
+The driver sends inputs to the cells by name; readings are in files. What a manifest says of inputs
+is enough to take them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
-
-import pyarrow as pa
-
-from place.engine.worker import Segment, Told
-from place.model.reading import Advance
-from place.runtime.durable.pack import load_pack, write_tables
-from place.runtime.durable.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -66,6 +59,35 @@ RAW = FileInput | StepsInput
 """Inputs that are no segments yet."""
 
 
+_KINDS: dict[str, type[TickInput]] = {
+    "file": FileInput,
+    "pack": PackInput,
+    "advance": AdvanceInput,
+    "steps": StepsInput,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def described(item: TickInput) -> dict[str, Any]:
+    """An input as manifests have it."""
+    return {"kind": _NAMES[type(item)], **_differing(item)}
+
+
+def _differing(item: TickInput) -> dict[str, Any]:
+    """The fields that do not say what they would say anyway."""
+    found = {each.name: (getattr(item, each.name), each.default) for each in fields(item)}
+    return {name: value for name, (value, default) in found.items() if value != default}
+
+
+def input_of(description: Mapping[str, Any]) -> TickInput:
+    """The input that a manifest describes."""
+    about = dict(description)
+    made = _KINDS[about.pop("kind")]
+    if "quarantine" in about:
+        about["quarantine"] = tuple(about["quarantine"])
+    return made(**about)
+
+
 def in_order(inputs: Iterable[TickInput]) -> list[TickInput]:
     """Inputs in their order: files by when they came, then by name."""
 
@@ -77,28 +99,3 @@ def in_order(inputs: Iterable[TickInput]) -> list[TickInput]:
         return (item.first if isinstance(item, StepsInput) else 0), ""
 
     return sorted(inputs, key=order)
-
-
-def write_told(out: pa.NativeFile, told: Sequence[Told]) -> None:
-    """Write segments and advances in their order."""
-    tables: dict[str, pa.Table] = {}
-    order: list[dict[str, Any]] = []
-    for number, item in enumerate(told):
-        if isinstance(item, Segment):
-            tables[str(number)] = item.table
-            order.append({"stream": item.stream, "table": str(number), "part": item.part})
-        else:
-            order.append({"stream": item.stream, "advance": item.time})
-    write_tables(out, tables, {"told": order})
-
-
-def read_told(storage: Storage, name: str) -> list[Told]:
-    """The segments and advances of a file, in their order."""
-    tables, facts = load_pack(storage, name)
-    told: list[Told] = []
-    for item in facts["told"]:
-        if "table" in item:
-            told.append(Segment(item["stream"], tables[item["table"]], item["part"]))
-        else:
-            told.append(Advance(item["advance"], item["stream"]))
-    return told

@@ -1,9 +1,11 @@
 """The pipeline: ticks, one after the other, each committed by its manifest or not at all.
 
-The driver sends a tick to the standing cells. They go on from what the last manifest names, write
-files that nobody knows of, and return their names; the driver then publishes the manifest. Whatever
-happens before that leaves nothing but orphans, which are swept; whatever happens after it finds the
-tick done. Only where sources have to be read by several tasks is a tick a Spark job, too.
+The driver sends a tick to the standing cells. They go on from the tick before, write files that
+nobody knows of, and return their names; the driver then publishes the manifest. Whatever happens
+before that leaves nothing but orphans, which are swept; whatever happens after it finds the tick
+done. What a tick takes in is in files before it is committed, so that it can be run again: cells
+save their states only now and then. Only where sources have to be read by several tasks is a tick a
+Spark job, too.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from place.engine.changes import settle
+from place.engine.checkpoint import Checkpoint
 from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, InternalError, PlaceError
 from place.model import deadline
 from place.model.deadline import OutOfTime
+from place.model.schema import Stream
 from place.model.types import Row
 from place.plan.catalog import Catalog
 from place.plan.explain import Observed
@@ -32,14 +36,26 @@ from place.runtime.durable.crash import point
 from place.runtime.durable.kept_ticks import Keep, KeptTicks
 from place.runtime.durable.manifest import Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
+from place.runtime.durable.pack import load_pack
+from place.runtime.durable.saving import usual_pace
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.catalogs import Catalogs
 from place.runtime.spark.failure import failure_of
-from place.runtime.spark.inputs import RAW, TickInput, in_order
+from place.runtime.spark.inputs import RAW, PackInput, TickInput, described, in_order
 from place.runtime.spark.merge import Merger, whole_rows
 from place.runtime.spark.route import Routing, route
-from place.runtime.spark.standing_cell import CellResult, Job, Observe, Probe, Probed, RunTick
+from place.runtime.spark.standing_cell import (
+    CellResult,
+    Job,
+    Locate,
+    Observe,
+    Probe,
+    Probed,
+    Restore,
+    RunTick,
+)
 from place.runtime.spark.standing_job import StandingCells
+from place.runtime.spark.tick_log import TickLog
 
 
 @dataclass(frozen=True)
@@ -83,8 +99,11 @@ class Pipeline:
         self.kept = KeptTicks(storage, keep)
         self.last: Manifest | None = self.kept.last
         self._check_home()
-        self.kept.open()
-        self.cells = StandingCells(self._context, storage, matrix, threads, self._catalogs)
+        self.log = TickLog(storage, self.last)
+        self.kept.open(self.log.files)
+        self.cells = StandingCells(
+            self._context, storage, matrix, threads, self._catalogs, self._past, usual_pace()
+        )
 
     def close(self) -> None:
         """Let the cells end, after the tick that is under way."""
@@ -129,7 +148,7 @@ class Pipeline:
                 if not self._merger.is_known:
                     self._remember(job)
                 self._merger.is_known = False  # until the tick is committed
-                results = self._run(job, catalog, entry)
+                inputs, results = self._run(job, catalog, entry)
                 if any(result.is_out_of_time for result in results):
                     raise OutOfTime
                 ran = time.perf_counter()
@@ -137,7 +156,7 @@ class Pipeline:
             except PlaceError:
                 self.kept.sweep_attempt(job.attempt)
                 raise
-            manifest = self._manifest(job, catalog, entry, results, answered)
+            manifest = self._manifest(job, catalog, entry, inputs, results, answered)
             settled = time.perf_counter()
             metrics, now = _metrics(results, began, ran, settled), time.time()
             if entry.since is not None:
@@ -149,10 +168,19 @@ class Pipeline:
             self._merger.is_known = True
             self.last = manifest
             self.kept.committed(manifest)
+            passed = self.log.append(manifest, inputs)
             for tell in list(self.on_commit):
                 tell(manifest)
-            self.kept.sweep(manifest, previous)
+            passing = [r.open.file for r in results if r.open is not None]
+            passing += [r.parts for r in results if r.parts is not None]
+            self.kept.sweep(manifest, previous, passed + passing)
+            self._catalogs.keep({*self.log.versions, catalog.version})
             return manifest
+
+    def _past(self, cell: str) -> Restore:
+        """What a cell that is behind has to begin with."""
+        assert self.last is not None
+        return Restore(self.last.token, *self.log.since(cell))
 
     def probe(
         self,
@@ -181,6 +209,21 @@ class Pipeline:
             seen = [seen for seen, _ in found]
             return Observed.together([*seen, self._merger.observed(query, parts)])
 
+    def located(self, catalog: Catalog, stream: Stream) -> tuple[int, Stream, list[Checkpoint]]:
+        """The last tick, and the objects of a stream then, as the cells of the first column have
+        them."""
+        with self._lock:
+            if self.last is None:
+                return 0, stream, []
+            found = self.cells.ask(Locate(self._job(0, catalog), stream.name))
+            files = [file for file in found if file is not None]
+            try:
+                tables = [load_pack(self.storage, file).tables for file in files]
+                return self.last.tick, stream, tables
+            finally:
+                for file in files:  # who has mapped one sees it for as long as need be
+                    self.storage.remove(file)
+
     def _probe_cells(
         self, job: Job, queries: Sequence[Query], most: int | None = None
     ) -> list[list[Probed]]:
@@ -191,34 +234,36 @@ class Pipeline:
     def _remember(self, job: Job) -> None:
         """Know the answers that cells hold together as of the last tick, from their states."""
         self._merger.forget()
-        if job.states:
+        if job.at is not None:
             merged = list(self._merger.merged(self._catalogs[job.before]))
             cells = self._probe_cells(replace(job, after=job.before), merged) if merged else []
             for query, found in zip(merged, cells, strict=True):
                 self._merger.know(query, [parts for _, parts, _ in found if parts is not None])
 
     def _job(self, number: int, catalog: Catalog) -> Job:
-        states = dict(self.last.states) if self.last is not None else {}
-        version = self.last.catalog if self.last is not None else 0
+        version = self.last.catalog if self.last is not None else catalog.version
         self.know(catalog)
-        if states and version not in self._catalogs:
+        if version not in self._catalogs:
             raise InternalError("the catalog of the last tick is not known")
         return Job(
             number,
             uuid.uuid4().hex[:8],
-            version if states else catalog.version,
+            version,
             catalog.version,
-            states,
+            self.last.token if self.last is not None else None,
             os.getpid(),
             self.last.clocks if self.last is not None else {},
         )
 
     def know(self, catalog: Catalog) -> None:
         """Let cells know a catalog; the rows of its tables are in files."""
-        self._catalogs.share(catalog, self.last.catalog if self.last is not None else 0)
+        self._catalogs.share(catalog)
 
-    def _run(self, job: Job, catalog: Catalog, entry: Entry) -> list[CellResult]:
-        """Route where that is needed, then match and answer in the cells."""
+    def _run(
+        self, job: Job, catalog: Catalog, entry: Entry
+    ) -> tuple[list[TickInput], list[CellResult]]:
+        """Route where that is needed, then match and answer in the cells; the inputs as the log has
+        them, and what cells have done."""
         routing = Routing(self.storage, job.tick, job.attempt, dict(catalog.streams), job.clocks)
         try:
             inputs = self._routed(routing, entry)
@@ -226,7 +271,10 @@ class Pipeline:
             raise
         except Exception as error:  # of Spark, or of the bridge to Java: the text has the cause
             raise failure_of(str(error)) from None
-        return self.cells.ask(RunTick(job, inputs))
+        results: list[CellResult] = self.cells.ask(RunTick(job, inputs))
+        for place, file in results[0].taken.items():  # a single cell has read files itself
+            inputs[place] = PackInput(file)
+        return inputs, results
 
     def _routed(self, routing: Routing, entry: Entry) -> list[TickInput]:
         """The inputs of a tick for its cells. Several read segments, into which each file is read
@@ -264,6 +312,7 @@ class Pipeline:
         job: Job,
         catalog: Catalog,
         entry: Entry,
+        inputs: Sequence[TickInput],
         results: list[CellResult],
         answered: Posted | None,
     ) -> Manifest:
@@ -293,14 +342,18 @@ class Pipeline:
             home=self._home,
             catalog=catalog.version,
             cells=f"{self.matrix.rows}x{self.matrix.columns}",
-            states={result.cell: result.state for result in results if result.state is not None},
+            states={
+                **(previous.states if previous is not None else {}),
+                **{result.cell: result.saved for result in results if result.saved is not None},
+            },
+            attempt=job.attempt,
             outbox=tuple(posted),
             quarantine=tuple(aside),
             sources={**(previous.sources if previous is not None else {}), **entry.marks},
             ingest=(previous.ingest if previous is not None else 0)
             if entry.ingest is None
             else entry.ingest,
-            inputs=tuple(_described(item) for item in entry.inputs),
+            inputs=tuple(map(described, inputs)),
             clocks=first.clocks,
             instants=first.instants,
             totals={**totals, "": told},
@@ -317,10 +370,6 @@ def _in_time(found: list[Any | None]) -> list[Any]:
     if any(each is None for each in found):
         raise OutOfTime
     return found
-
-
-def _described(item: TickInput) -> dict[str, Any]:
-    return {key: value for key, value in asdict(item).items() if value is not None}
 
 
 def _metrics(

@@ -19,11 +19,12 @@ from place.engine.worker import Segment, Told
 from place.model.schema import Stream
 from place.plan.catalog import fold
 from place.runtime.durable.storage import Storage
+from place.runtime.durable.told import write_told
 from place.runtime.intake.check import Rejected, Routed
 from place.runtime.intake.files import read_file
 from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
-from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput, write_told
+from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
 from place.runtime.spark.worker_process import hush_broken_pipes, spare_the_collector
 
 

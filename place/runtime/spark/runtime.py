@@ -36,7 +36,7 @@ from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
 from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.positions import ATTEMPTS, Positions, read_positions
+from place.runtime.durable.positions import Positions, check_has_places, positions_of
 from place.runtime.durable.storage import Storage, StorageFault
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
@@ -46,7 +46,7 @@ from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, Logged
-from place.runtime.spark.inputs import AdvanceInput, FileInput
+from place.runtime.spark.inputs import AdvanceInput, FileInput, PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
@@ -108,14 +108,16 @@ class SparkRuntime:
         self.deltas = Deltas(self.pipeline.storage, self.pipeline.kept)
         last = self.last
         self.ingest = IngestLog(
-            Storage(str(self.directory.absolute())),
             self.pipeline.storage,
             last.ingest if last is not None else 0,
+            self.pipeline.log.files,
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
         )
-        self.catalog = self._store.load(last.catalog) if last is not None else Catalog()
-        self.pipeline.know(self.catalog)
+        self.catalog = Catalog()
+        for known in self._store.versions(self.pipeline.log.versions):
+            self.pipeline.know(known)
+            self.catalog = known
         self.sources = Sources(self)
         self.deliveries = Deliveries(self)
         self._is_own = False
@@ -341,8 +343,8 @@ class SparkRuntime:
 
     def _take(self, due: Sequence[Logged]) -> Manifest:
         number = due[-1].number
-        with self.ingest.at_hand(due) as inputs:
-            manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
+        inputs = [PackInput(each.name) for each in due]
+        manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
         self.ingest.forget(number)
         return manifest
 
@@ -391,16 +393,10 @@ class SparkRuntime:
             return tick, {query.name: Counter(rows) for query, rows in named}
 
     def positions(self, stream: str) -> Positions:
-        """Where the objects of a stream are as of the last tick; no tick is held up."""
+        """Where the objects of a stream are as of the last tick."""
         definition = self.catalog.streams[fold(stream)]
-        for attempt in range(ATTEMPTS):
-            last = self.pipeline.last or Manifest(0, "", 0, "", {})
-            try:
-                return read_positions(self.pipeline.storage, last, definition)
-            except FileNotFoundError:  # ticks went on, and have swept that state
-                if attempt == ATTEMPTS - 1:
-                    raise
-        raise AssertionError
+        check_has_places(definition)
+        return positions_of(*self.pipeline.located(self.catalog, definition))
 
     def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
         (rows,) = self.pipeline.probe(self.catalog, [query], most, seconds)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from place.engine.matrix import Matrix
+from place.runtime.durable.saving import Pace
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.channel import STOP, Connection, Terms, introduce
 from place.runtime.spark.standing_cell import StandingCell
@@ -27,6 +28,7 @@ class CellTask:
     storage: Storage
     matrix: Matrix
     threads: int
+    pace: Pace
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[None]:
         """Serve the cells of these numbers; Spark gives a task one of them."""
@@ -35,10 +37,12 @@ class CellTask:
         for number in numbers:
             connection = introduce(self.terms, number)
             if connection is not None:
+                cell = StandingCell(self.storage, places[number], self.threads, self.pace)
                 try:
-                    serve(connection, StandingCell(self.storage, places[number], self.threads))
+                    serve(connection, cell)
                 finally:
                     connection.close()
+                    cell.close()
         return iter(())
 
 
@@ -49,6 +53,7 @@ def serve(connection: Connection, cell: StandingCell) -> None:
         if number == STOP:
             return
         connection.send(number, _answered(cell, content))
+        cell.tend()
         spare_the_collector()
 
 

@@ -1,23 +1,26 @@
 """A standing cell: one cell of the matrix, in the memory of one long task of Spark.
 
-For each tick it reads its inputs, goes on from its state, and writes what follows; it gets names
-and returns names, and readings and deltas are in files. What it has in memory is as of the last
-tick that it ran. If the driver's last manifest names another state, because a tick was not
-committed or the task is a new one, it begins with the saved state instead.
+For each tick it reads its inputs, goes on from what it has in memory, and writes what follows; it
+gets names and returns names, and readings and deltas are in files. Its memory is as of the last
+tick that it ran. If the driver's last tick is another one, because that tick was not committed or
+the task is a new one, the cell says that it is behind. Then the driver tells it the state that it
+has saved last and the ticks since, and it takes these again.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
 from place.engine.changes import Change, settle
-from place.engine.checkpoint import load_worker, save_worker
+from place.engine.checkpoint import load_worker, save_subjects, save_worker
 from place.engine.matrix import Place
 from place.engine.partial_answers import Found, PartialAnswer
 from place.engine.worker import Segment, Told, Worker
@@ -29,60 +32,103 @@ from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable.crash import CELL, point
-from place.runtime.durable.manifest import Posted, Saved
+from place.runtime.durable.manifest import Posted, Saved, token_of
 from place.runtime.durable.outbox import write_outbox
 from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.saving import Pace, Saving
 from place.runtime.durable.storage import Storage
+from place.runtime.durable.told import read_told
 from place.runtime.intake.check import Rejected, last_late, late_readings
 from place.runtime.spark.catalogs import Update, read_tables
-from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput, read_told
+from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
 from place.runtime.spark.parts import write_parts
 from place.runtime.spark.route import Routing
+from place.runtime.spark.tick_log import LoggedTick
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all cells have to know of a tick, or of a question. `before` is the version of the
-    catalog of the saved states, `after` that of now, and `clocks` are the last complete instants of
-    streams then."""
+    """What all cells have to know of a tick, or of a question. `at` is the token of the last tick
+    (None before the first), `before` the version of its catalog, `after` that of now, and `clocks`
+    are the last complete instants of streams then."""
 
     tick: int
     attempt: str
     before: int
     after: int
-    states: Mapping[str, Saved]
+    at: str | None
     driver: int
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     seconds: float | None = None
     """How long queries that begin, or are asked, may take in a cell."""
 
+    @property
+    def token(self) -> str:
+        """What the state after this tick is called in the memory of a cell."""
+        return token_of(self.tick, self.attempt)
+
 
 @dataclass(frozen=True)
-class RunTick:
-    """Run a tick."""
+class _OfJob:
+    """A request about the state after the last tick."""
 
     job: Job
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The versions of the catalog that a cell has to know for it, and to keep."""
+        return self.job.before, self.job.after
+
+
+@dataclass(frozen=True)
+class RunTick(_OfJob):
+    """Run a tick."""
+
     inputs: Sequence[TickInput]
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(_OfJob):
     """Tell this cell's parts of the answers of queries, of at most so many rows each."""
 
-    job: Job
     queries: Sequence[Query]
     most: int | None = None
 
 
 @dataclass(frozen=True)
-class Observe:
+class Observe(_OfJob):
     """Tell what has passed through the plan of a query; one that is not registered is asked."""
 
-    job: Job
     query: Query
 
 
-Request = RunTick | Probe | Observe
+@dataclass(frozen=True)
+class Locate(_OfJob):
+    """Write down where the objects of a stream are; the name of the file."""
+
+    stream: str
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Begin with a saved state, and take the ticks since again, up to the one of this token."""
+
+    at: str
+    saved: Saved | None
+    ticks: Sequence[LoggedTick]
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The versions of the catalog that a cell has to know for it, in their order."""
+        first = () if self.saved is None else (self.saved.catalog,)
+        return tuple(dict.fromkeys((*first, *(each.catalog for each in self.ticks))))
+
+
+Request = RunTick | Probe | Observe | Locate | Restore
+
+
+class Behind:
+    """The answer of a cell that does not have the state that a request is about."""
 
 
 @dataclass
@@ -90,7 +136,10 @@ class CellResult:
     """What a cell has done in a tick, in names and numbers."""
 
     cell: str
-    state: Saved | None = None
+    saved: Saved | None = None
+    """A state of an earlier tick that has been saved meanwhile."""
+    taken: dict[int, str] = field(default_factory=dict)
+    """The files that readings of inputs, by their places, were written to for the log."""
     outbox: Posted | None = None
     open: Posted | None = None
     """Deltas that have to be settled with those of other cells."""
@@ -116,20 +165,23 @@ Probed = tuple[list[Row], bytes | None, int]
 """A cell's part of an answer: rows, or a part as `write_parts` has it; and how many rows these are,
 of which none are made if they are too many."""
 
-Answer = CellResult | list[Probed] | tuple[Observed, bytes | None] | None
+Answer = CellResult | list[Probed] | tuple[Observed, bytes | None] | str | Behind | None
 """What a request is answered with; None if a question took too long."""
 
 
 class StandingCell:
     """A cell and what it has in memory: its worker, and the versions of the catalog in use."""
 
-    def __init__(self, storage: Storage, place: Place, threads: int) -> None:
+    def __init__(
+        self, storage: Storage, place: Place, threads: int, pace: Pace | None = None
+    ) -> None:
         self._storage = storage
         self._place = place
         self._threads = threads
         self._catalogs: dict[int, Catalog] = {}
         self._kept: tuple[str, Worker] | None = None
         """The worker, and the token of the state that it is in."""
+        self._saving = Saving(storage, self.name, pace or Pace())
 
     @property
     def name(self) -> str:
@@ -139,28 +191,44 @@ class StandingCell:
     def answer(self, request: Request, updates: Sequence[Update], *, is_first: bool) -> Answer:
         """Do what is asked, with the catalogs that came with it; whether it is asked for the first
         time matters only to tests that end cells."""
-        job = request.job
         for update in updates:
             self._catalogs[update.version] = update.applied(self._catalogs)
-        wanted = (job.before, job.after)
+        wanted = request.versions
         self._catalogs = {v: c for v, c in self._catalogs.items() if v in wanted}
+        if isinstance(request, Restore):
+            self._restore(request)
+            return None
+        job = request.job
+        worker = self._resume(job)
+        if worker is None:
+            return Behind()
         if isinstance(request, RunTick):
             if is_first:
                 point(CELL, job.tick, os.getpid())
-            return self._run(job, request.inputs)
+            return self._run(job, worker, request.inputs)
         if isinstance(request, Probe):
-            return self._probe(job, request.queries, request.most)
-        return self._observe(job, request.query)
+            return self._probe(job, worker, request.queries, request.most)
+        if isinstance(request, Locate):
+            return self._locate(job, worker, request.stream)
+        return self._observe(job, worker, request.query)
 
-    def _run(self, job: Job, inputs: Sequence[TickInput]) -> CellResult:
-        """One tick: from the saved state to the next, and its deltas."""
+    def tend(self) -> None:
+        """Take the state to be saved if it is time; the last tick has been answered by now."""
+        if self._kept is not None and self._saving.is_due:
+            token, worker = self._kept
+            self._saving.take(worker, token)
+
+    def close(self) -> None:
+        """Finish what is being saved."""
+        self._saving.settle()
+
+    def _run(self, job: Job, worker: Worker, inputs: Sequence[TickInput]) -> CellResult:
+        """One tick: from the state before it to the one after it, and its deltas."""
         result = CellResult(self.name)
         clock = _Stopwatch(result.times)
-        worker = self._resume(job)
-        clock.lap("load")
         after = self._catalogs[job.after]
         routing = Routing(self._storage, job.tick, job.attempt, after.streams, job.clocks)
-        told, rejected = _gather(routing, inputs, result)
+        told, rejected, keeping = _gather(routing, inputs, result)
         clock.lap("route")
         found: list[Found] = []
         if worker.catalog.version != job.after:
@@ -177,14 +245,8 @@ class StandingCell:
         settled = settle([change for change in changes if alone or change.is_settled])
         unsettled = [] if alone else [change for change in changes if not change.is_settled]
         clock.lap("answer")
-        point("state", job.tick, job.driver)
         # Each attempt of a cell has names of its own: one that was given up may still be writing.
-        token = f"{job.tick:012d}-{job.attempt}-{uuid.uuid4().hex[:8]}"
-        file = f"state/{result.cell}/{token}.arrow"
-        state = save_worker(worker)
-        size = self._storage.write(file, lambda out: write_tables(out, state))
-        result.state = Saved(file, token, size)
-        clock.lap("state")
+        token = f"{job.token}-{uuid.uuid4().hex[:8]}"
         point("outbox", job.tick, job.driver)
         if settled:
             posted = f"outbox/{token}-{result.cell}.arrow"
@@ -198,8 +260,38 @@ class StandingCell:
         clock.lap("outbox")
         self._set_aside(routing, worker, rejected, result)
         _tell(worker, result)
-        self._keep(token, worker)
+        for each in keeping:
+            each.join()
+        clock.lap("log")
+        # This tick goes on from the one before, so that one, and all before it, are committed.
+        result.saved = self._saving.finished()
+        self._saving.driver = job.driver
+        self._saving.pacing.count(told, sum(result.times.values()))
+        self._keep(job.token, worker)
         return result
+
+    def _restore(self, request: Restore) -> None:
+        """Begin with a saved state, and take the ticks since; what they told is told already."""
+        self._kept, saved = None, request.saved
+        self._saving.begin(0 if saved is None else saved.size)
+        if saved is None:
+            worker = Worker(self._place, self._threads)
+        else:
+            catalog = self._catalogs[saved.catalog]
+            state = load_pack(self._storage, saved.file).tables
+            tables = read_tables(self._storage, catalog)
+            worker = load_worker(self._place, catalog, tables, state, self._threads)
+        for each in request.ticks:
+            began = time.perf_counter()
+            catalog = self._catalogs[each.catalog]
+            if worker.catalog.version != each.catalog:
+                worker.become(catalog, read_tables(self._storage, catalog))
+            routing = Routing(self._storage, each.tick, "", catalog.streams)
+            told, _, _ = _gather(routing, each.inputs, CellResult(self.name))
+            worker.take(told)
+            self._saving.pacing.count(told, time.perf_counter() - began)
+        worker.trigger_counts()
+        self._keep(request.at, worker)
 
     def _set_aside(
         self,
@@ -223,9 +315,10 @@ class StandingCell:
             result.quarantine += routing.set_aside(segment.stream, late)
             result.reasons[segment.stream] = last_late(definition, segment.table)
 
-    def _probe(self, job: Job, queries: Sequence[Query], most: int | None) -> list[Probed] | None:
+    def _probe(
+        self, job: Job, worker: Worker, queries: Sequence[Query], most: int | None
+    ) -> list[Probed] | None:
         """This cell's parts of the answers of queries; None if they take too long."""
-        worker = self._resume(job)
         tables = read_tables(self._storage, worker.catalog)
         try:
             with deadline.at_most(job.seconds):
@@ -240,13 +333,25 @@ class StandingCell:
             made = changes if most is None or count <= most else []
             rows = [delta.row for change in made for delta in change.deltas()]
             answers.append((rows, _packed(parts), count))
-        self._keep_as_saved(job, worker)
+        self._keep_as_it_was(job, worker)
         return answers
 
-    def _observe(self, job: Job, query: Query) -> tuple[Observed, bytes | None] | None:
+    def _locate(self, job: Job, worker: Worker, stream: str) -> str | None:
+        """Write the objects of a stream to a file that is read at once, if this cell is the one of
+        its row that tells of them."""
+        self._keep_as_it_was(job, worker)
+        if self._place.column:
+            return None
+        file = f"segments/{job.attempt}-{self.name}-positions.arrow"
+        state = save_subjects(worker, stream)
+        self._storage.write(file, lambda out: write_tables(out, state), lasts=False)
+        return file
+
+    def _observe(
+        self, job: Job, worker: Worker, query: Query
+    ) -> tuple[Observed, bytes | None] | None:
         """What has passed through the plan of a query, and the part of one that is not registered,
         as `write_parts` has it. None if it takes too long."""
-        worker = self._resume(job)
         parts: list[PartialAnswer] = []
         if worker.catalog.queries.get(fold(query.name)) == query:
             seen = worker.observed(query)
@@ -258,29 +363,27 @@ class StandingCell:
             except OutOfTime:
                 return None
             parts = [each for each in found if isinstance(each, PartialAnswer)]
-        self._keep_as_saved(job, worker)
+        self._keep_as_it_was(job, worker)
         return seen, _packed(parts)
 
-    def _resume(self, job: Job) -> Worker:
-        """The worker as the last manifest has left it. It is kept again only when all went well."""
-        saved, kept = job.states.get(self.name), self._kept
-        self._kept = None
-        if saved is None:
+    def _resume(self, job: Job) -> Worker | None:
+        """The worker as the last tick has left it. It is kept again only when all went well."""
+        kept, self._kept = self._kept, None
+        if job.at is None:
+            self._saving.begin(0)
             return Worker(self._place, self._threads)
-        if kept is not None and kept[0] == saved.token:
-            return kept[1]
-        catalog = self._catalogs[job.before]
-        state = load_pack(self._storage, saved.file).tables
-        tables = read_tables(self._storage, catalog)
-        return load_worker(self._place, catalog, tables, state, self._threads)
+        return kept[1] if kept is not None and kept[0] == job.at else None
 
-    def _keep_as_saved(self, job: Job, worker: Worker) -> None:
-        if self.name in job.states:
-            self._keep(job.states[self.name].token, worker)
+    def _keep_as_it_was(self, job: Job, worker: Worker) -> None:
+        if job.at is not None:
+            self._kept = job.at, worker
 
     def _keep(self, token: str, worker: Worker) -> None:
-        # Of one that is bloated the next tick loads the state, with only the texts in use.
-        self._kept = None if worker.is_bloated() else (token, worker)
+        if worker.is_bloated():  # with only the texts in use it is smaller
+            catalog, state = worker.catalog, save_worker(worker)
+            tables = read_tables(self._storage, catalog)
+            worker = load_worker(self._place, catalog, tables, state, self._threads)
+        self._kept = token, worker
 
 
 def _packed(parts: Sequence[PartialAnswer]) -> bytes | None:
@@ -292,16 +395,40 @@ def _packed(parts: Sequence[PartialAnswer]) -> bytes | None:
     return content
 
 
+class _Keeping(threading.Thread):
+    """Writes readings for the log, while they are taken."""
+
+    def __init__(self, routing: Routing, told: Segment, done: Callable[[str], object]) -> None:
+        super().__init__(daemon=True)
+        self._routing, self._told, self._done = routing, told, done
+        self._error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._done(self._routing.keep([self._told]))
+        except Exception as error:  # told to whoever waits
+            self._error = error
+
+    def join(self, timeout: float | None = None) -> None:
+        super().join(timeout)
+        if self._error is not None:
+            raise self._error
+
+
 def _gather(
     routing: Routing, inputs: Sequence[TickInput], result: CellResult
-) -> tuple[list[Told], dict[str, list[Rejected]]]:
-    """The inputs in their order, and what could not be read."""
+) -> tuple[list[Told], dict[str, list[Rejected]], list[_Keeping]]:
+    """The inputs in their order, what could not be read, and who writes what is in no segment."""
     told: list[Told] = []
     rejected: dict[str, list[Rejected]] = {}
-    for item in inputs:
+    keeping: list[_Keeping] = []
+    for place, item in enumerate(inputs):
         if isinstance(item, FileInput):
             routed = routing.read(item)
-            told.append(Segment(item.stream, routed.segment))
+            segment = Segment(item.stream, routed.segment)
+            told.append(segment)
+            keeping.append(_Keeping(routing, segment, partial(result.taken.__setitem__, place)))
             rejected.setdefault(item.stream, []).extend(routed.rejected)
         elif isinstance(item, PackInput):
             told += read_told(routing.storage, item.file)
@@ -316,7 +443,7 @@ def _gather(
         else:
             told.append(Advance(item.time, item.stream))
     result.rows = sum(item.table.num_rows for item in told if isinstance(item, Segment))
-    return told, rejected
+    return told, rejected, keeping
 
 
 def _tell(worker: Worker, result: CellResult) -> None:

@@ -2,9 +2,9 @@
 
 Spark places the tasks, gives them their machines, and starts those again that fail where it can.
 Where the job itself has ended, as it does on a local master as soon as a task fails, the driver
-starts another one, of the next epoch. In either case the cell begins with its last committed state,
-and the request under way is sent to all cells again: what they wrote before has names that no
-manifest knows.
+starts another one, of the next epoch. In either case the cell begins with the state that it has
+saved last, takes the ticks since again, and gets the request under way again. What others have
+answered meanwhile counts: what they wrote is in files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,7 @@ from pyspark import SparkContext
 
 from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, PlaceError
+from place.runtime.durable.saving import Pace
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.catalogs import Catalogs
 from place.runtime.spark.channel import (
@@ -39,7 +40,7 @@ from place.runtime.spark.channel import (
 )
 from place.runtime.spark.failure import failure_of
 from place.runtime.spark.serve_cell import CellTask
-from place.runtime.spark.standing_cell import Request
+from place.runtime.spark.standing_cell import Behind, Request, Restore
 
 LOG = logging.getLogger("place.spark")
 LOOPBACK = "127.0.0.1"
@@ -81,7 +82,10 @@ class _Cell:
 
 
 class StandingCells:
-    """All cells of a matrix, asked together. One thread at a time may ask."""
+    """All cells of a matrix, asked together. One thread at a time may ask.
+
+    `past` tells what a cell that is behind has to begin with.
+    """
 
     def __init__(
         self,
@@ -90,11 +94,14 @@ class StandingCells:
         matrix: Matrix,
         threads: int,
         catalogs: Catalogs,
+        past: Callable[[str], Restore],
+        pace: Pace,
     ) -> None:
         self._context = context
         self._application = str(context.applicationId)
         self._storage, self._matrix, self._threads = storage, matrix, threads
         self._catalogs = catalogs
+        self._past, self._pace = past, pace
         self._count = matrix.rows * matrix.columns
         self._group = f"place-cells-{uuid.uuid4().hex[:8]}"
         self._token = secrets.token_bytes(TOKEN_BYTES)
@@ -121,33 +128,65 @@ class StandingCells:
     # What the pipeline asks
 
     def ask(self, request: Request) -> list[Any]:
-        """What each cell answers, in the order of the matrix; it is asked again if one is lost."""
-        wanted = (request.job.before, request.job.after)
-        content = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+        """What each cell answers, in the order of the matrix; one that is lost is asked again."""
+        answers: dict[int, tuple[bool, Any]] = {}
         for attempt in range(ATTEMPTS):
             cells = self._gathered()
             lost: list[str] = []
-            # What cannot be sent fails before anything is.
-            messages = [self._message(cell, attempt == 0, content, wanted) for cell in cells]
-            self._number += 1
-            try:
-                for cell, message in zip(cells, messages, strict=True):
-                    self._send(cell, message, lost)
-                answers = [self._receive(cell, wanted, lost) for cell in cells]
-            except BaseException:  # interrupted: nobody would know whose answer comes next
-                self._part(cells)
-                raise
-            if not lost:
-                return _succeeded(answers)
-            LOG.warning("a cell was lost, and goes on from its last state: %s", lost[0])
+            waiting = {n: cell for n, cell in enumerate(cells) if n not in answers}
+            found = self._exchange(waiting, dict.fromkeys(waiting, request), attempt == 0, lost)
+            behind = {n: cell for n, cell in waiting.items() if _is_behind(found.get(n))}
+            if behind:
+                past = {n: self._past(self._name(n)) for n in behind}
+                restored = self._exchange(behind, past, False, lost)
+                _succeeded(list(restored.values()))
+                again = {n: behind[n] for n in restored}
+                found |= self._exchange(again, dict.fromkeys(again, request), attempt == 0, lost)
+            answers |= {n: each for n, each in found.items() if not _is_behind(each)}
+            if len(answers) == self._count:
+                return _succeeded([answers[number] for number in range(self._count)])
+            if lost:
+                LOG.warning("a cell was lost, and goes on from its last state: %s", lost[0])
         raise ConfigurationError(
-            f"the tick failed: a cell was lost {ATTEMPTS} times: {lost[0]}",
+            f"the tick failed: a cell was lost {ATTEMPTS} times: {(*lost, 'it has no state')[0]}",
             hint="the logs of Spark's executors say why; it may be their memory",
         )
 
-    def _message(
-        self, cell: _Cell, is_first: bool, content: bytes, wanted: tuple[int, int]
-    ) -> bytes:
+    def _name(self, number: int) -> str:
+        place = self._matrix.places()[number]
+        return f"{place.row}-{place.column}"
+
+    def _exchange(
+        self,
+        cells: Mapping[int, _Cell],
+        requests: Mapping[int, Request],
+        is_first: bool,
+        lost: list[str],
+    ) -> dict[int, tuple[bool, Any]]:
+        """Send cells their requests, all before any answer is waited for; the answers of those
+        that are not lost."""
+        packed: dict[int, bytes] = {}
+        for request in {id(each): each for each in requests.values()}.values():
+            packed[id(request)] = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+        # What cannot be sent fails before anything is.
+        messages = {
+            n: self._message(cell, is_first, packed[id(requests[n])], requests[n].versions)
+            for n, cell in cells.items()
+        }
+        self._number += 1
+        answers: dict[int, tuple[bool, Any]] = {}
+        try:
+            sent = [n for n, cell in cells.items() if self._send(cell, messages[n], lost)]
+            for n in sent:
+                answer = self._receive(cells[n], requests[n].versions, lost)
+                if answer is not None:
+                    answers[n] = answer
+        except BaseException:  # interrupted: nobody would know whose answer comes next
+            self._part(list(cells.values()))
+            raise
+        return answers
+
+    def _message(self, cell: _Cell, is_first: bool, content: bytes, wanted: Sequence[int]) -> bytes:
         """A request with what the cell does not know of the catalogs that it needs."""
         updates = self._catalogs.updates(cell.held, *wanted)
         message = pickle.dumps((is_first, updates, content), pickle.HIGHEST_PROTOCOL)
@@ -158,13 +197,17 @@ class StandingCells:
             )
         return message
 
-    def _send(self, cell: _Cell, message: bytes, lost: list[str]) -> None:
+    def _send(self, cell: _Cell, message: bytes, lost: list[str]) -> bool:
         try:
             cell.connection.send(self._number, message)
         except Disconnected as error:
             self._lose(cell, str(error), lost)
+            return False
+        return True
 
-    def _receive(self, cell: _Cell, wanted: tuple[int, int], lost: list[str]) -> Any:
+    def _receive(
+        self, cell: _Cell, wanted: Sequence[int], lost: list[str]
+    ) -> tuple[bool, Any] | None:
         try:
             number, content = cell.connection.receive()
             if number != self._number:
@@ -172,7 +215,7 @@ class StandingCells:
         except Disconnected as error:
             self._lose(cell, str(error), lost)
             return None
-        answer = pickle.loads(content)
+        answer: tuple[bool, Any] = pickle.loads(content)
         # A cell that has failed may have done so before it knew what came with the request.
         cell.held = set(wanted) if answer[0] else set()
         return answer
@@ -223,7 +266,7 @@ class StandingCells:
     def _run(self, job: _Job) -> None:
         """Have Spark run the cells, until they end or fail; in a thread of its own."""
         terms = Terms(*self.address, job.epoch, self._token)
-        task = CellTask(terms, self._storage, self._matrix, self._threads)
+        task = CellTask(terms, self._storage, self._matrix, self._threads, self._pace)
         try:
             # Both are properties of this thread: ordinary jobs run beside this one.
             self._context.setJobGroup(self._group, "the standing cells of PLACE")
@@ -343,6 +386,10 @@ def _listen(context: SparkContext) -> tuple[str, socket.socket]:
             f"cells cannot connect to this machine at {bound}, port {port or 'any'}: {error}",
             hint=f"set spark.driver.bindAddress or {PORT} to one that is free",
         ) from None
+
+
+def _is_behind(answer: tuple[bool, Any] | None) -> bool:
+    return answer is not None and isinstance(answer[1], Behind)
 
 
 def _succeeded(answers: Sequence[tuple[bool, Any]]) -> list[Any]:
