@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.deltas import WHOLE, Deltas, NotKept, TickDeltas
 from place.runtime.durable.kept_ticks import RECENT, Keep, KeptTicks
-from place.runtime.durable.manifest import Manifest, Posted, Saved
-from place.runtime.durable.outbox import pieces_of, write_outbox
+from place.runtime.durable.manifest import Enclosed, Manifest, Posted, Saved
+from place.runtime.durable.outbox import pieces_of, post
 from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Damaged, Storage, StorageFault, StorageFull
 from place.runtime.durable.webhook import LONGEST_PAUSE, Attempts
@@ -47,9 +48,10 @@ def change(query: Query, instants: list[int]) -> Change:
 class Home:
     """Ticks as a pipeline commits them."""
 
-    def __init__(self, directory: Path, query: Query, keep: Keep) -> None:
+    def __init__(self, directory: Path, query: Query, keep: Keep, small: int) -> None:
         self.storage = Storage(str(directory))
         self.query = query
+        self.small = small
         self.open(keep)
 
     def open(self, keep: Keep) -> None:
@@ -61,15 +63,19 @@ class Home:
     def tick(self, *instants: int, ago: float = 0.0, delivered: int = WHOLE) -> None:
         number = self.last.tick + 1 if self.last is not None else 1
         outbox: tuple[Posted, ...] = ()
+        enclosed = Enclosed(number)
         if instants:
             name = f"outbox/{number:012d}-a-0.arrow"
-            written = write_outbox(self.storage, name, [change(self.query, list(instants))])
-            outbox = (Posted(name, *written),)
+            changes = [change(self.query, list(instants))]
+            posted, pack = post(self.storage, name, changes, self.small)
+            if pack is not None:
+                posted = replace(posted, file=enclosed.add(pack, manifests.DELTAS))
+            outbox = (posted,)
         written_at = time.time() - ago
         states = {"0-0": Saved(f"state/0-0/{number:012d}-a.arrow", number, 1)}
         manifest = Manifest(*(number, "home", 1, "1x1", states), outbox=outbox, written=written_at)
         manifest = self.kept.planned(manifest, lambda: delivered)
-        manifests.publish(self.storage, manifest)
+        manifests.publish(self.storage, manifest, enclosed)
         self.kept.committed(manifest)
         self.kept.sweep(manifest, self.last, ())
         self.last = manifest
@@ -82,7 +88,7 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path, queries: tuple[Query, Query]) -> Home:
-    return Home(tmp_path, queries[0], Keep())
+    return Home(tmp_path, queries[0], Keep(), 0)
 
 
 def test_positions_are_in_the_order_of_instants_across_queries(
@@ -247,6 +253,48 @@ def test_a_damaged_manifest_is_found_wherever_it_is_damaged(home: Home) -> None:
         home.storage.replace(name, content)
         with pytest.raises(Damaged, match=r"manifest/000000000001\.json is damaged"):
             manifests.load(home.storage, 1)
+
+
+def test_small_deltas_are_enclosed_in_their_manifest(
+    tmp_path: Path, queries: tuple[Query, Query]
+) -> None:
+    home = Home(tmp_path, queries[0], Keep(), 1 << 16)
+    for number in range(1, 4):
+        home.tick(number)
+    for _ in range(2 * RECENT):
+        home.tick()
+    home.tick(9)
+    assert home.storage.names("outbox") == ()
+    for _ in range(2):
+        assert home.ticks() == [1, 2, 3, 44]
+        assert [each.delta.instant for each in home.deltas.numbered(None)] == [1, 2, 3, 9]
+        home.open(Keep())
+    assert home.kept.size > 0
+    home.open(Keep(ticks=2))
+    home.tick(10)
+    assert home.ticks() == [44, 45]
+    home.tick(*range(5_000))
+    assert home.storage.names("outbox") == ["000000000046-a-0.arrow"]
+    assert home.ticks() == [45, 46]
+
+
+def test_damage_to_what_a_manifest_encloses_is_found(
+    tmp_path: Path, queries: tuple[Query, Query]
+) -> None:
+    home = Home(tmp_path, queries[0], Keep(), 1 << 16)
+    home.tick(1, 2, 3)
+    name = manifests.name_of(1)
+    whole = home.storage.read(name)
+    assert whole.startswith(manifests.DELTAS)
+    assert home.last is not None
+    used = home.last.outbox[0].file.partition("#")[2].partition("+")[0]
+    assert int(used) == 64
+    for content in damages(whole):
+        if content[:64] != whole[:64] and len(content) == len(whole):
+            continue  # what only fills the place before the first pack
+        home.storage.replace(name, content)
+        with pytest.raises(Damaged, match=r"manifest/000000000001\.json\S* is damaged"):
+            Deltas(home.storage).of(manifests.load(home.storage, 1))
 
 
 def test_a_home_of_an_earlier_version_is_refused_in_words(home: Home) -> None:

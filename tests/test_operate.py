@@ -18,6 +18,8 @@ from place.errors import ConfigurationError, StatementError
 from place.operate.options import set_up
 from place.operate.run import IdleClock
 from place.operate.status import DIRECTORIES, STAGES, prometheus, read_status, show
+from place.runtime.durable.deltas import Deltas
+from place.runtime.durable.storage import Storage
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
 
@@ -52,7 +54,7 @@ def test_status_tells_counts_sizes_and_times(
         " lateness of the stream says how long it waits for readings",
     }
     assert status["deltas"] == 1
-    assert status["sizes"]["ingest"] > 0
+    assert status["sizes"]["manifest"] > 0
     text = prometheus(status)
     assert 'place_late_total{stream="Cars"} 1\n' in text
     assert "# TYPE place_tick counter\nplace_tick 4\n" in text
@@ -183,11 +185,11 @@ def test_deltas_are_kept_for_as_long_as_is_asked_for(
     home = tmp_path / "home"
     call = ["run", "--setup", str(setup), "--home", str(home), "--once", "--master", "local[2]"]
     # A reading is evaluated when the next one comes.
-    for second, keep, files in ((1, "24h", 0), (2, "24h", 1), (3, "1 day", 2), (4, "0s", 1)):
+    for second, keep, ticks in ((1, "24h", 0), (2, "24h", 1), (3, "1 day", 2), (4, "0s", 1)):
         row = reading(1, 1 if second % 2 else 9, 1, second)
         write_csv(tmp_path / "in" / f"{second}.csv", [row])
         assert main([*call, "--keep", keep]) == 0
-        assert len(list(home.glob("outbox/*"))) == files
+        assert len(list(Deltas(Storage(str(home))).after(None))) == ticks
     capsys.readouterr()
     assert main(["changes", "--home", str(home), "--after", "1"]) == 1
     assert "not kept any more" in capsys.readouterr().err

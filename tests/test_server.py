@@ -301,9 +301,9 @@ def test_health_says_that_readings_are_set_aside_until_they_are_put_back(served:
     )
     assert put_back(Storage(str(runtime.directory))) == [f"{logged.name}.failed"]
     wait_for(lambda: served.http.get("/health").json()["status"] == "ok")
-    wait_for(
-        lambda: not runtime.waiting()[1] and not list((runtime.directory / "ingest").iterdir())
-    )
+    ingest = runtime.directory / "ingest"
+    wait_for(lambda: {path.suffix for path in ingest.iterdir()} == {".arrow"})
+    wait_for(lambda: not runtime.ingest.due())
 
 
 def test_queries_are_described(served: Running) -> None:

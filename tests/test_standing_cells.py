@@ -166,6 +166,7 @@ def test_a_task_that_spark_starts_again_takes_the_place_of_the_one_before(
 
 
 def test_what_fails_in_a_cell_is_told_and_the_cell_goes_on(session: Session) -> None:
+    runtime_of(session).pipeline.small = 0  # also small deltas are files of their own
     in_and_out(session)
     home = runtime_of(session).directory
     outbox = home / "outbox"
@@ -277,4 +278,6 @@ def test_files_for_several_cells_are_read_once_by_a_spark_job(tmp_path: Path) ->
         session.drain()
         session.advance((START + 9) * 1_000_000)
         assert session.answer("near") == [(1, "a"), (2, "a"), (3, "a")]
-        assert os.listdir(tmp_path / "home" / "segments") == []
+        files = os.listdir(tmp_path / "home" / "segments")
+        assert len(files) == 3  # one for each file, which the log needs, and nothing else
+        assert runtime_of(session).pipeline.log.files == {f"segments/{name}" for name in files}

@@ -99,6 +99,7 @@ def test_what_is_passed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with opened(home) as session:
         session.sql(f"{CARS}; {NEAR}")
         runtime = runtime_of(session)
+        runtime.pipeline.small = 0  # also what is small is in files of its own
         for second in range(1, 200):
             session.push("Cars", [reading(1, 1, 1, second)], time=(START + second) * 1_000_000)
         last = runtime.last

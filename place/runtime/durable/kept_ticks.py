@@ -19,7 +19,7 @@ from place.errors import PlaceError
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.storage import Damaged, Storage
+from place.runtime.durable.storage import Damaged, Storage, is_part
 
 RECENT = 20
 """Of so many ticks the manifests stay, also of those that have told nothing: for `place status`."""
@@ -70,9 +70,10 @@ class KeptTicks:
         sizes = self._sweep_orphans(set(known), needed)
         quiet = [tick for tick in found if tick < self.kept_from]
         for tick in known:
-            if tick in sizes or self._may_have_told(tick):
+            size = sizes.get(tick, 0) + manifests.encloses_deltas(self._storage, tick)
+            if size or self._may_have_told(tick):
                 self._told.append(tick)
-                self._sizes.append(sizes.get(tick, 0))
+                self._sizes.append(size)
             else:
                 quiet.append(tick)
         self.size = sum(self._sizes)
@@ -204,7 +205,8 @@ class KeptTicks:
             doomed += [s.file for s in previous.states.values() if s.file not in current]
         for tick in self._doomed:
             with contextlib.suppress(OSError, PlaceError):  # its files become orphans
-                doomed += manifests.load(self._storage, tick).files
+                named = manifests.load(self._storage, tick).files
+                doomed += [name for name in named if not is_part(name)]
         self._quiet += self._doomed
         self._doomed = []
         if manifest.quarantine:

@@ -2,8 +2,9 @@
 
 A manifest names all that the tick read and wrote. It appears all at once and only if there is none
 of its number, so whatever a killed process has left behind either belongs to a manifest or to
-nobody. It begins with the checksum of the rest; the files that it names have checksums of their
-own.
+nobody. It has a checksum, and the files that it names have checksums of their own. What is small
+is not in files of its own but in front of the manifest, so that a small tick is one file that is
+synced once.
 
 Manifests are a log, too: whoever has the saved state of a cell, and takes the inputs of all ticks
 since, has its state as of the last one.
@@ -18,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from place.errors import ConfigurationError
-from place.runtime.durable.storage import Damaged, Storage
+from place.runtime.durable.storage import Damaged, Storage, part_of
 
 FORMAT = 3
 EARLIER = 2
@@ -29,6 +30,11 @@ TRIGGER_COUNTS = ("kept", "matches", "alerts", "pairs")
 stand for; matches, alerts and comparisons of two readings since it began."""
 _BEGIN, _MIDDLE, _END = b'{"crc32":"', b'","manifest":', b"}"
 _HEAD = len(_BEGIN) + 8 + len(_MIDDLE)
+DELTAS, INPUTS = b"PLACE DELTAS\n", b"PLACE INPUTS\n"
+"""How a file begins in which something stands in front of the manifest: deltas, or only inputs."""
+_ALIGNED = 64
+_LENGTH = 12
+"""The digits of the manifest's length, at the end of such a file."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +164,35 @@ def name_of(tick: int) -> str:
     return f"{DIRECTORY}/{tick:012d}.json"
 
 
-def publish(storage: Storage, manifest: Manifest) -> None:
+class Enclosed:
+    """What stands in front of a manifest: packs of deltas, then of inputs."""
+
+    def __init__(self, tick: int) -> None:
+        self._name = name_of(tick)
+        self._content = bytearray()
+
+    def add(self, pack: bytes, mark: bytes) -> str:
+        """Enclose a pack; the name by which it can be opened."""
+        if not self._content:
+            self._content += mark
+        self._content += b"\0" * (-len(self._content) % _ALIGNED)
+        first = len(self._content)
+        self._content += pack
+        return part_of(self._name, first, len(pack))
+
+    def before(self, manifest: bytes) -> bytes:
+        """The whole file."""
+        if not self._content:
+            return manifest
+        return bytes(self._content) + manifest + b"\n%0*d" % (_LENGTH, len(manifest))
+
+
+def publish(storage: Storage, manifest: Manifest, enclosed: Enclosed | None = None) -> None:
     """Commit a tick."""
     body = json.dumps(asdict(manifest), separators=(",", ":")).encode("utf-8")
     content = _BEGIN + f"{zlib.crc32(body):08x}".encode() + _MIDDLE + body + _END
+    if enclosed is not None:
+        content = enclosed.before(content)
     if not storage.publish(name_of(manifest.tick), content):
         raise ConfigurationError(
             f"tick {manifest.tick} was committed by someone else",
@@ -202,7 +233,17 @@ def load(storage: Storage, tick: int) -> Manifest:
     )
 
 
+def encloses_deltas(storage: Storage, tick: int) -> int:
+    """The bytes of a manifest that stands behind deltas; 0 if there are none in front of it."""
+    with storage.open(name_of(tick)) as source:
+        return int(source.size()) if source.read(len(DELTAS)) == DELTAS else 0
+
+
 def _checked(name: str, content: bytes) -> dict[str, Any]:
+    if content.startswith((DELTAS, INPUTS)):
+        digits = content[-_LENGTH:]
+        length = int(digits) if digits.isdigit() else 0
+        content = content[-length - _LENGTH - 1 : -_LENGTH - 1] if length else b""
     if content.startswith(b'{"tick":'):  # as they were before they had checksums
         raise _of_another_version(name, 1)
     body = content[_HEAD : -len(_END)]

@@ -20,6 +20,7 @@ from place.engine.changes import Change
 from place.model.segment import ARROW
 from place.model.types import Type
 from place.plan.query import Query
+from place.runtime.durable.manifest import Posted
 from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Storage
 
@@ -27,6 +28,8 @@ QUERY, SIGN, INSTANT = "query", "sign", "instant"
 """The first columns of every table; the row's columns follow."""
 
 
+_FEWEST = 4
+"""A delta has at least so many bytes."""
 MANY = 64
 """More parts of a column of texts than these are spelled out and encoded again."""
 
@@ -78,16 +81,35 @@ def pieces_of(changes: Sequence[Change]) -> list[Piece]:
     return pieces
 
 
-def write_outbox(storage: Storage, name: str, changes: Sequence[Change]) -> tuple[int, int]:
-    """Write changes to a file; how many deltas, and how many bytes."""
+def post(
+    storage: Storage, name: str, changes: Sequence[Change], small: int
+) -> tuple[Posted, bytes | None]:
+    """Write changes to a file, or pack them if they are small: the pack has no name yet."""
+    out = pa.BufferOutputStream()
+    count = sum(map(len, changes))
+    if count <= small // _FEWEST:
+        _write(out, changes)
+        if out.tell() <= small:
+            packed: bytes = out.getvalue().to_pybytes()
+            return Posted("", count, len(packed)), packed
+    return Posted(name, count, write_outbox(storage, name, changes)), None
+
+
+def write_outbox(
+    storage: Storage, name: str, changes: Sequence[Change], *, lasts: bool = True
+) -> int:
+    """Write changes to a file; its size. One that does not last is for those who read it now."""
+    return storage.write(name, lambda out: _write(out, changes), lasts=lasts)
+
+
+def _write(out: pa.NativeFile, changes: Sequence[Change]) -> None:
     tables: dict[str, pa.Table] = {}
     facts: dict[str, dict[str, list[str]]] = {}
     for number, piece in enumerate(pieces_of(changes)):
         tables[str(number)] = piece.table
         types = [kind.value for kind in piece.types]
         facts[str(number)] = {"names": list(piece.names), "types": types}
-    size = storage.write(name, lambda out: write_tables(out, tables, {"pieces": facts}))
-    return sum(map(len, changes)), size
+    write_tables(out, tables, {"pieces": facts})
 
 
 def _table(group: Sequence[Change], types: Sequence[Type], numbers: Mapping[str, int]) -> pa.Table:

@@ -2,7 +2,8 @@
 
 All access goes through `pyarrow.fs`, so that a directory, a shared file system or an object store
 serves. On a file system of this machine files are also synced to the disk and read by memory map;
-an object store does by itself what a sync does.
+an object store does by itself what a sync does. What is small need not be a file of its own: a part
+of a file has a name, too, by which it is opened.
 """
 
 from __future__ import annotations
@@ -25,6 +26,19 @@ from place.errors import ConfigurationError, PlaceError
 def digest(name: str) -> str:
     """A name of any letters and length as one that is fit for a file."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+_PART = "#"
+
+
+def part_of(name: str, first: int, size: int) -> str:
+    """The name of a part of a file."""
+    return f"{name}{_PART}{first}+{size}"
+
+
+def is_part(name: str) -> bool:
+    """Is it the name of a part of a file, which comes and goes with it?"""
+    return _PART in name
 
 
 class StorageFault(PlaceError):
@@ -151,10 +165,20 @@ class Storage:
             return source.read()  # type: ignore[no-any-return]
 
     def open(self, name: str) -> pa.NativeFile:
-        """A file to read at any place; on this machine it is mapped into memory."""
-        if self.is_local:
-            return pa.memory_map(self.path(name))
-        return self.filesystem.open_input_file(self.path(name))
+        """A file, or a part of one, to read at any place; on this machine it is mapped into
+        memory."""
+        file, _, part = name.partition(_PART)
+        whole = (
+            pa.memory_map(self.path(file))
+            if self.is_local
+            else self.filesystem.open_input_file(self.path(file))
+        )
+        if not part:
+            return whole
+        first, _, size = part.partition("+")
+        with whole:
+            whole.seek(int(first))
+            return pa.BufferReader(whole.read_buffer(int(size)))
 
     def exists(self, name: str) -> bool:
         found = self.filesystem.get_file_info(self.path(name))

@@ -28,6 +28,14 @@ def write_told(
     write_tables(out, tables, {**(facts or {}), "told": order})
 
 
+def packed_told(told: Sequence[Told]) -> bytes:
+    """Segments and advances as the content of a file."""
+    out = pa.BufferOutputStream()
+    write_told(out, told)
+    content: bytes = out.getvalue().to_pybytes()
+    return content
+
+
 def read_told(storage: Storage, name: str) -> list[Told]:
     """The segments and advances of a file, in their order."""
     return told_in(load_pack(storage, name))

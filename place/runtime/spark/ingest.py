@@ -26,13 +26,15 @@ from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import read_told, write_told
+from place.runtime.durable.told import packed_told, read_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
 Reached = Callable[[Stream], int | None]
 """The time that a stream has reached by the last tick, if it has got anything."""
 READINGS_PER_TICK, BYTES_PER_TICK = 1_000_000, 256 << 20
+SMALL = 16 << 10
+"""Files of so many bytes stay at hand until a tick takes them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Logged:
     size: int = 0
     since: float | None = None
     reached: Mapping[str | None, int] = field(default_factory=dict)
+    content: bytes | None = field(default=None, repr=False)
+    """What is in the file, where that is little."""
 
 
 @dataclass(eq=False)
@@ -103,15 +107,26 @@ class IngestLog:
             self._number += 1
             name = f"ingest/{self._number:012d}.arrow"
             draft = f"{name}.tmp"
+            content = packed_told(told) if size_of(told) <= SMALL else None
+
+            def fill(out: pa.NativeFile) -> None:
+                if content is None:
+                    write_told(out, told)
+                else:
+                    out.write(content)
+
             try:
-                size = self._log.write(draft, lambda out: write_told(out, told), is_draft=True)
+                size = self._log.write(draft, fill, is_draft=True)
                 self._log.move(draft, name)
             except BaseException:
                 with contextlib.suppress(OSError):
                     self._log.remove(draft)
                 raise
             readings = sum(each.table.num_rows for each in told if isinstance(each, Segment))
-            logged = Logged(self._number, name, readings, size, time.time(), _told_times(told))
+            logged = Logged(
+                *(self._number, name, readings, size, time.time(), _told_times(told)),
+                content=content,
+            )
             self._waiting.append(logged)
             return logged
 
@@ -173,10 +188,13 @@ class IngestLog:
             readings, size = readings + each.readings, size + each.size
         return chosen
 
-    def forget(self, upto: int) -> None:
-        """A tick has taken all files up to a number; they are removed when no cell needs them."""
+    def forget(self, upto: int, needed: Collection[str]) -> None:
+        """A tick has taken all files up to a number. Those that cells may need again are removed
+        by and by, the others now."""
         while self._waiting and self._waiting[0].number <= upto:
-            self._waiting.popleft()
+            name = self._waiting.popleft().name
+            if name not in needed:
+                self._log.remove(name)
 
     def withdraw(self, logged: Logged) -> None:
         """Take a file back that no tick has taken."""
@@ -222,6 +240,11 @@ def _told(offers: Sequence[_Offer], arrival: Callable[[Stream], int]) -> list[To
             table = table.set_column(place, table.schema.field(place), times)
         told.append(Segment(name, table))
     return told + [Advance(now, name) for name, now in sorted(stamped.items())]
+
+
+def size_of(told: Iterable[Told]) -> int:
+    """The bytes of readings."""
+    return sum(each.table.nbytes for each in told if isinstance(each, Segment))
 
 
 def _told_times(told: Iterable[Told]) -> dict[str | None, int]:

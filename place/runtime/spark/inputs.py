@@ -38,6 +38,14 @@ class PackInput:
 
 
 @dataclass(frozen=True)
+class EnclosedInput:
+    """Segments and advances that come with the tick itself, packed: there are few of them. When it
+    is committed they are a part of its manifest."""
+
+    content: bytes
+
+
+@dataclass(frozen=True)
 class AdvanceInput:
     """A time that a stream has reached without a reading that tells it (all streams if None)."""
 
@@ -54,7 +62,7 @@ class StepsInput:
     after: int
 
 
-TickInput = FileInput | PackInput | AdvanceInput | StepsInput
+TickInput = FileInput | PackInput | EnclosedInput | AdvanceInput | StepsInput
 RAW = FileInput | StepsInput
 """Inputs that are no segments yet."""
 

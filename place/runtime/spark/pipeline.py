@@ -34,14 +34,21 @@ from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
 from place.runtime.durable.kept_ticks import Keep, KeptTicks
-from place.runtime.durable.manifest import Manifest, Mark, Posted
-from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
+from place.runtime.durable.manifest import Enclosed, Manifest, Mark, Posted
+from place.runtime.durable.outbox import changes_of, post, read_outbox
 from place.runtime.durable.pack import load_pack
 from place.runtime.durable.saving import usual_pace
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.catalogs import Catalogs
 from place.runtime.spark.failure import failure_of
-from place.runtime.spark.inputs import RAW, PackInput, TickInput, described, in_order
+from place.runtime.spark.inputs import (
+    RAW,
+    EnclosedInput,
+    PackInput,
+    TickInput,
+    described,
+    in_order,
+)
 from place.runtime.spark.merge import Merger, whole_rows
 from place.runtime.spark.route import Routing, route
 from place.runtime.spark.standing_cell import (
@@ -73,6 +80,8 @@ class Entry:
     since: float | None = None
 
 
+SMALL = 64 << 10
+"""What has at most so many bytes is no file of its own."""
 OnCommit = Callable[[Manifest], object]
 
 
@@ -96,6 +105,8 @@ class Pipeline:
         self._lock = threading.RLock()
         self._catalogs = Catalogs(storage)
         self.on_commit: list[OnCommit] = []
+        self.small = SMALL
+        """Deltas, and pushed readings, of at most so many bytes are enclosed in manifests."""
         self.kept = KeptTicks(storage, keep)
         self.last: Manifest | None = self.kept.last
         self._check_home()
@@ -152,11 +163,15 @@ class Pipeline:
                 if any(result.is_out_of_time for result in results):
                     raise OutOfTime
                 ran = time.perf_counter()
-                answered = self._answer(job, catalog, results)
+                enclosed = Enclosed(number)
+                posted = self._posted(job, catalog, results, enclosed)
             except PlaceError:
                 self.kept.sweep_attempt(job.attempt)
                 raise
-            manifest = self._manifest(job, catalog, entry, inputs, results, answered)
+            for place, item in enumerate(inputs):
+                if isinstance(item, EnclosedInput):
+                    inputs[place] = PackInput(enclosed.add(item.content, manifests.INPUTS))
+            manifest = self._manifest(job, catalog, entry, inputs, results, posted)
             settled = time.perf_counter()
             metrics, now = _metrics(results, began, ran, settled), time.time()
             if entry.since is not None:
@@ -164,15 +179,14 @@ class Pipeline:
             manifest = replace(manifest, metrics=metrics, written=now)
             manifest = self.kept.planned(manifest, self.delivered)
             point("manifest", number)
-            manifests.publish(self.storage, manifest)
+            manifests.publish(self.storage, manifest, enclosed)
             self._merger.is_known = True
             self.last = manifest
             self.kept.committed(manifest)
             passed = self.log.append(manifest, inputs)
             for tell in list(self.on_commit):
                 tell(manifest)
-            passing = [r.open.file for r in results if r.open is not None]
-            passing += [r.parts for r in results if r.parts is not None]
+            passing = [file for r in results for file in (r.open, r.parts) if file is not None]
             self.kept.sweep(manifest, previous, passed + passing)
             self._catalogs.keep({*self.log.versions, catalog.version})
             return manifest
@@ -253,6 +267,7 @@ class Pipeline:
             self.last.token if self.last is not None else None,
             os.getpid(),
             self.last.clocks if self.last is not None else {},
+            small=self.small,
         )
 
     def know(self, catalog: Catalog) -> None:
@@ -287,12 +302,27 @@ class Pipeline:
             inputs = files.mapPartitions(lambda items: route(routing, items)).collect()
         return inputs
 
-    def _answer(self, job: Job, catalog: Catalog, results: list[CellResult]) -> Posted | None:
+    def _posted(
+        self, job: Job, catalog: Catalog, results: list[CellResult], enclosed: Enclosed
+    ) -> list[Posted]:
+        """The deltas of all cells, and of what several have found together; small ones are enclosed
+        in the manifest."""
+        found = [(result.outbox, result.enclosed) for result in results]
+        found.append(self._answer(job, catalog, results))
+        return [
+            posted if pack is None else replace(posted, file=enclosed.add(pack, manifests.DELTAS))
+            for posted, pack in found
+            if posted is not None
+        ]
+
+    def _answer(
+        self, job: Job, catalog: Catalog, results: list[CellResult]
+    ) -> tuple[Posted | None, bytes | None]:
         """Settle what several cells have found about the same answers."""
-        files = [result.open.file for result in results if result.open is not None]
+        files = [result.open for result in results if result.open is not None]
         parts = [result.parts for result in results if result.parts is not None]
         if not files and not parts:
-            return None
+            return None, None
         queries = {q.name: q for q in self._catalogs[job.before].queries.values()}
         queries |= {q.name: q for q in catalog.queries.values()}
         changes = [
@@ -303,9 +333,8 @@ class Pipeline:
         ]
         settled = settle(changes + self._merger.take(self.storage, parts, queries))
         if not settled:
-            return None
-        name = f"outbox/{job.tick:012d}-{job.attempt}-answer.arrow"
-        return Posted(name, *write_outbox(self.storage, name, settled))
+            return None, None
+        return post(self.storage, f"outbox/{job.token}-answer.arrow", settled, job.small)
 
     def _manifest(
         self,
@@ -314,13 +343,10 @@ class Pipeline:
         entry: Entry,
         inputs: Sequence[TickInput],
         results: list[CellResult],
-        answered: Posted | None,
+        posted: list[Posted],
     ) -> Manifest:
         previous = self.last
-        results = sorted(results, key=lambda result: result.cell)
         first = results[0]
-        found = [*(result.outbox for result in results), answered]
-        posted = [each for each in found if each is not None]
         totals: dict[str, dict[str, int]] = {}
         for stream in first.readings:
             before = previous.totals.get(stream, {}) if previous is not None else {}

@@ -38,6 +38,7 @@ from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
 from place.runtime.durable.storage import Storage, StorageFault
+from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
 from place.runtime.interface import DurableRuntime, Listener, OnCommit
@@ -45,8 +46,8 @@ from place.runtime.local import plan_of, told_of
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.deliver import Deliveries
-from place.runtime.spark.ingest import IngestLog, Logged
-from place.runtime.spark.inputs import AdvanceInput, FileInput, PackInput
+from place.runtime.spark.ingest import IngestLog, Logged, size_of
+from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
@@ -299,7 +300,10 @@ class SparkRuntime:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
         with self._owned():
             self.check_sinks()
-            logged = self.ingest.write(told_of(self.catalog, inputs))
+            told = told_of(self.catalog, inputs)
+            if size_of(told) <= self.pipeline.small:
+                return self._feed_few(told)
+            logged = self.ingest.write(told)
             deltas: list[Delta] = []
             try:
                 while not self._has_taken(logged.number):
@@ -311,6 +315,13 @@ class SparkRuntime:
                     self.ingest.withdraw(logged)  # and whoever pushed it is told
                 raise
             return deltas
+
+    def _feed_few(self, told: Sequence[Told]) -> list[Delta]:
+        """A tick of readings that need no file of their own, after all that waits."""
+        deltas: list[Delta] = []
+        while (manifest := self.pump()) is not None:
+            deltas += self._deltas(manifest)
+        return deltas + self._deltas(self.tick(Entry([EnclosedInput(packed_told(told))])))
 
     def _has_taken(self, number: int) -> bool:
         return self.pipeline.last is not None and self.pipeline.last.ingest >= number
@@ -343,9 +354,15 @@ class SparkRuntime:
 
     def _take(self, due: Sequence[Logged]) -> Manifest:
         number = due[-1].number
-        inputs = [PackInput(each.name) for each in due]
+        is_small = sum(len(each.content or b"") for each in due) <= self.pipeline.small
+        inputs = [
+            PackInput(each.name)
+            if each.content is None or not is_small
+            else EnclosedInput(each.content)
+            for each in due
+        ]
         manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
-        self.ingest.forget(number)
+        self.ingest.forget(number, {i.file for i in inputs if isinstance(i, PackInput)})
         return manifest
 
     def answer(self, query: str) -> Answer:

@@ -33,14 +33,20 @@ from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable.crash import CELL, point
 from place.runtime.durable.manifest import Posted, Saved, token_of
-from place.runtime.durable.outbox import write_outbox
-from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.outbox import post, write_outbox
+from place.runtime.durable.pack import load_pack, read_pack, write_tables
 from place.runtime.durable.saving import Pace, Saving
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import read_told
+from place.runtime.durable.told import read_told, told_in
 from place.runtime.intake.check import Rejected, last_late, late_readings
 from place.runtime.spark.catalogs import Update, read_tables
-from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
+from place.runtime.spark.inputs import (
+    EnclosedInput,
+    FileInput,
+    PackInput,
+    StepsInput,
+    TickInput,
+)
 from place.runtime.spark.parts import write_parts
 from place.runtime.spark.route import Routing
 from place.runtime.spark.tick_log import LoggedTick
@@ -61,6 +67,8 @@ class Job:
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     seconds: float | None = None
     """How long queries that begin, or are asked, may take in a cell."""
+    small: int = 0
+    """The bytes of deltas that need no file of their own."""
 
     @property
     def token(self) -> str:
@@ -141,8 +149,10 @@ class CellResult:
     taken: dict[int, str] = field(default_factory=dict)
     """The files that readings of inputs, by their places, were written to for the log."""
     outbox: Posted | None = None
-    open: Posted | None = None
-    """Deltas that have to be settled with those of other cells."""
+    enclosed: bytes | None = None
+    """The deltas themselves, where they are small: then the outbox has no file."""
+    open: str | None = None
+    """The file of deltas that have to be settled with those of other cells."""
     parts: str | None = None
     """The file of parts of answers that several cells hold together."""
     quarantine: tuple[str, ...] = ()
@@ -249,14 +259,14 @@ class StandingCell:
         token = f"{job.token}-{uuid.uuid4().hex[:8]}"
         point("outbox", job.tick, job.driver)
         if settled:
-            posted = f"outbox/{token}-{result.cell}.arrow"
-            result.outbox = Posted(posted, *write_outbox(self._storage, posted, settled))
+            name = f"outbox/{token}-{result.cell}.arrow"
+            result.outbox, result.enclosed = post(self._storage, name, settled, job.small)
         if unsettled:
-            posted = f"segments/{token}-{result.cell}-open.arrow"
-            result.open = Posted(posted, *write_outbox(self._storage, posted, unsettled))
+            result.open = f"segments/{token}-{result.cell}-open.arrow"
+            write_outbox(self._storage, result.open, unsettled, lasts=False)
         if parts:
             result.parts = f"segments/{token}-{result.cell}-parts.arrow"
-            self._storage.write(result.parts, lambda out: write_parts(out, parts))
+            self._storage.write(result.parts, lambda out: write_parts(out, parts), lasts=False)
         clock.lap("outbox")
         self._set_aside(routing, worker, rejected, result)
         _tell(worker, result)
@@ -438,6 +448,8 @@ def _gather(
                 result.bad[item.stream] = result.bad.get(item.stream, 0) + item.bad
                 if item.reason:
                     result.reasons[item.stream] = item.reason
+        elif isinstance(item, EnclosedInput):
+            told += told_in(read_pack(pa.BufferReader(item.content)))
         elif isinstance(item, StepsInput):
             told += routing.make(item)
         else:

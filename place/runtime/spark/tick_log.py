@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.manifest import Manifest, Saved
-from place.runtime.durable.storage import Damaged, Storage
+from place.runtime.durable.storage import Damaged, Storage, is_part
 from place.runtime.spark.inputs import PackInput, TickInput, input_of
 
 
@@ -27,8 +27,9 @@ class LoggedTick:
 
     @property
     def files(self) -> list[str]:
-        """The files of readings that it needs."""
-        return [item.file for item in self.inputs if isinstance(item, PackInput)]
+        """The files of readings that it needs, beside its manifest."""
+        files = (item.file for item in self.inputs if isinstance(item, PackInput))
+        return [file for file in files if not is_part(file)]
 
 
 class TickLog:
