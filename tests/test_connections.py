@@ -95,6 +95,15 @@ def test_connections_leave_small_descriptors_to_those_who_need_them(tmp_path: Pa
         assert [c.fileno() >= FIRST for c in listener._connections] == [True]
 
 
+def test_what_is_written_is_sent_at_once(tmp_path: Path) -> None:
+    """Otherwise each answer waits 40 ms until its beginning is acknowledged."""
+    with shut(tmp_path) as listener, connected(listener) as connection:
+        connection.sendall(ASKED)
+        assert connection.recv(100)
+        (accepted,) = listener._connections
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_head_and_a_body_have_their_time_and_idle_ones_are_closed(tmp_path: Path) -> None:
     limits = {"head_seconds": 0.5, "body_seconds": 0.5, "idle_seconds": 1}
     with shut(tmp_path, **limits) as listener:
