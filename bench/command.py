@@ -272,9 +272,9 @@ def _add_tick(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = benches.add_parser(
         "tick",
         help="a whole durable tick of the pipeline on Spark, beside DuckDB in a transaction",
-        description="Files of readings go through the pipeline on Spark, one a tick, to a committed"
-        " manifest with state and deltas on disk; every query is a square around an object. tick_s"
-        " is the time from commit to commit, floor_s that of the same pipeline with 10 readings,"
+        description="Readings go through the pipeline on Spark, a file a tick, to a committed"
+        " manifest with readings and deltas on disk; every query is a square around an object."
+        " tick_s is the time from commit to commit, floor_s that of the same pipeline with 10 readings,"
         " duckdb_s that of DuckDB finding and keeping the same changes in a durable transaction on"
         " the same files. All have to find the same deltas.",
         epilog="example: place bench tick --objects 1000000 --queries 1000000 --side 0.002 "
@@ -290,6 +290,12 @@ def _add_tick(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     parser.add_argument(
         "--cells", metavar="RxC", help="rows of objects by columns of queries (1x1)"
+    )
+    parser.add_argument(
+        "--source",
+        choices=("files", "push"),
+        default=default.source,
+        help="who reads the files: Spark, as a source, or who pushes their readings (files)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.set_defaults(run=run_tick)
@@ -406,7 +412,7 @@ def run_tick(arguments: argparse.Namespace) -> int:
     """Run `place bench tick`."""
     if arguments.side == 0.0:
         raise ConfigurationError("queries of side 0 hold nothing", hint="write --side 0.01")
-    names = ("objects", "queries", "side", "moving", "ticks", "cells")
+    names = ("objects", "queries", "side", "moving", "ticks", "cells", "source")
     setting = tick.Setting(**{name: getattr(arguments, name) for name in names})
     figures = tick.measure(setting, Console(highlight=False, stderr=True))
     tell("tick", [figures.as_json()], arguments.json)

@@ -1,4 +1,8 @@
-"""A whole tick, from a file to a committed manifest, beside DuckDB doing the same work durably."""
+"""A whole tick, from a file to a committed manifest, beside DuckDB doing the same work durably.
+
+The file is one of a source that Spark reads (`files`), or whoever pushes reads it and pushes its
+readings (`push`), so that no Spark job is in the way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,8 @@ from rich.console import Console
 from bench.durable import AgainDuckDb, DurableDuckDb, Walk
 from bench.world import calibrate
 from place.errors import InternalError
-from place.session import connect
+from place.runtime.intake.check import check_table
+from place.session import Session, connect
 
 if TYPE_CHECKING:
     from place.runtime.durable.manifest import Manifest
@@ -29,10 +34,12 @@ if TYPE_CHECKING:
 WARM = 3
 """Ticks before the clock starts: everything appears, is compiled, and finds its order."""
 FLOOR_OBJECTS = 10
+READING, DELTA = 4 * 8 + 1, 2 * 8
+"""The bytes of a reading in memory (key, place, time, and whether it is gone), and of a delta."""
 
+STREAM = "CREATE STREAM Objects (ObjectID BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)"
 SETUP = """
-CREATE STREAM Objects (ObjectID BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)
-  FROM FILES ('{readings}', format = 'parquet') WITH (evaluate = '1 second');
+{stream} WITH (evaluate = '1 second');
 CREATE TABLE Fences (ID BIGINT KEY, focal BIGINT, xdist DOUBLE, ydist DOUBLE) FROM '{fences}';
 REGISTER QUERY fences AS SELECT Q.ID, O.ObjectID FROM Fences Q, Objects O WHERE O INSIDE Q;
 """
@@ -48,6 +55,7 @@ class Setting:
     moving: float = 1.0
     ticks: int = 9
     cells: str | None = None
+    source: str = "files"
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,9 @@ class Figures:
     """Seconds are medians of ticks; `peak_rss_mb` is that of all processes together.
 
     `duckdb_s` is the fastest way we know for DuckDB to do the work, `duckdb_again_s` evaluates all
-    queries again in every tick.
+    queries again in every tick. `written_mb` is what all processes have written for a tick, in the
+    mean over all that were measured, and `written_ratio` how many times that is the readings and
+    deltas of a tick as they are in memory.
     """
 
     objects: int
@@ -70,6 +80,8 @@ class Figures:
     readings_per_s: float
     deltas_per_tick: float
     match_s: float
+    written_mb: float
+    written_ratio: float
     peak_rss_mb: float
     calibration_s: float
     stages: dict[str, float]
@@ -119,6 +131,8 @@ def measure(setting: Setting, console: Console) -> Figures:
         readings / tick,
         statistics.median(ours.deltas[WARM:]),
         statistics.median(ours.stages["match"][WARM:]),
+        ours.written / 1e6 / setting.ticks,
+        ours.written / (READING * sum(ours.readings[WARM:]) + DELTA * sum(ours.deltas[WARM:])),
         memory,
         calibration,
         {name: statistics.median(seconds[WARM:]) for name, seconds in ours.stages.items()},
@@ -144,6 +158,8 @@ class Run:
     readings: list[float]
     deltas: list[int]
     stages: dict[str, list[float]]
+    written: int
+    """Bytes, of all measured ticks."""
 
 
 def _run(root: Path, name: str, files: list[Path], setting: Setting, queries: int) -> Run:
@@ -156,17 +172,26 @@ def _run(root: Path, name: str, files: list[Path], setting: Setting, queries: in
     session = connect(root / name, runtime="spark", cells=setting.cells)
     moments: list[float] = []
     manifests: list[Manifest] = []
+    written: list[int] = []
+    stream = STREAM
+    if setting.source == "files":
+        stream += f" FROM FILES ('{files[0].parent}', format = 'parquet')"
     with session:
-        session.sql(SETUP.format(readings=files[0].parent, fences=fences))
+        session.sql(SETUP.format(stream=stream, fences=fences))
         runtime = cast("SparkRuntime", session.runtime)
         runtime.files_per_tick = 1
 
         def committed(manifest: Manifest) -> None:
             moments.append(time.perf_counter())
             manifests.append(manifest)
+            if len(manifests) in (WARM + 1, len(files)):
+                written.append(sum(tree_facts("io", "write_bytes").values()))
 
         runtime.watch(committed)
-        session.drain()
+        if setting.source == "files":
+            session.drain()
+        else:
+            _push(session, files)
     shutil.rmtree(root / name)
     periods = [after - before for before, after in itertools.pairwise(moments)]
     done = manifests[1:]
@@ -175,7 +200,19 @@ def _run(root: Path, name: str, files: list[Path], setting: Setting, queries: in
         [manifest.metrics["rows"] for manifest in done],
         [manifest.deltas for manifest in done],
         {s: [m.metrics.get(s, 0.0) for m in done] for s in done[-1].metrics if s != "rows"},
+        written[-1] - written[0],
     )
+
+
+def _push(session: Session, files: list[Path]) -> None:
+    """Read files and push their readings, as a server does with those that it is sent as Arrow."""
+    stream = session.catalog.streams["objects"]
+    runtime = cast("SparkRuntime", session.runtime)
+    for path in files:
+        routed = check_table(stream, pq.read_table(path), path.name)
+        runtime.accept(stream, routed.segment)
+        if runtime.pump() is None:
+            raise InternalError(f"{path.name} made no tick")
 
 
 def _rival(
@@ -200,20 +237,29 @@ def _rival(
 
 def tree_rss_mb() -> float:
     """The most memory that this process and all below it have held, added up, in MiB."""
+    return sum(tree_facts("status", "VmHWM").values()) / 1024
+
+
+def tree_facts(file: str, fact: str) -> dict[int, int]:
+    """A number that the system tells of this process and all below it, by process."""
     children: dict[int, list[int]] = {}
-    peaks: dict[int, float] = {}
+    found: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                lines = (entry / "status").read_text("utf-8").splitlines()
-            except OSError:
+                parent = _facts(entry / "status")["PPid"]
+                found[int(entry.name)] = int(_facts(entry / file).get(fact, "0").split()[0])
+            except OSError:  # it has ended, or is not ours
                 continue
-            facts = dict(line.split(":", 1) for line in lines if ":" in line)
-            children.setdefault(int(facts["PPid"]), []).append(int(entry.name))
-            peaks[int(entry.name)] = int(facts.get("VmHWM", "0 kB").split()[0]) / 1024
-    total, waiting = 0.0, [os.getpid()]
+            children.setdefault(int(parent), []).append(int(entry.name))
+    mine, waiting = {}, [os.getpid()]
     while waiting:
         process = waiting.pop()
-        total += peaks.get(process, 0.0)
+        mine[process] = found.get(process, 0)
         waiting += children.get(process, [])
-    return total
+    return mine
+
+
+def _facts(path: Path) -> dict[str, str]:
+    lines = path.read_text("utf-8").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
