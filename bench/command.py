@@ -275,8 +275,8 @@ def _add_tick(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Readings go through the pipeline on Spark, a file a tick, to a committed"
         " manifest with readings and deltas on disk; every query is a square around an object."
         " tick_s is the time from commit to commit, floor_s that of the same pipeline with 10"
-        " readings, duckdb_s that of DuckDB finding and keeping the same changes in a durable transaction on"
-        " the same files. All have to find the same deltas.",
+        " readings, duckdb_s that of DuckDB finding and keeping the same changes in a durable"
+        " transaction on the same files. All have to find the same deltas.",
         epilog="example: place bench tick --objects 1000000 --queries 1000000 --side 0.002 "
         "--moving 0.1 --json tick.json",
     )
