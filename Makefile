@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/ready
 JOBS ?= 2
+# Tests wait for disks, sockets and other processes more than they compute.
+TESTERS ?= 3
 
 # Files as they are ordered by tests/conftest.py, not those with the most tests first.
-PYTEST = $(VENV)/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(VENV)/bin/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 KERNELS := $(addprefix kernels-,nearest others joins)
 
 .PHONY: help demo test test-all prepared lint style types kernels $(KERNELS) env lock clean

@@ -342,7 +342,7 @@ def masked(sql: str) -> str:
     >>> masked("… TO WEBHOOK (url = 'https://a', secret = 'it''s me')")
     "… TO WEBHOOK (url = 'https://a', secret = '***')"
     """
-    return re.sub(r"(?i)(\bsecret\s*=\s*)'(?:[^']|'')*'", r"\1'***'", sql)
+    return re.sub(r"(?i)(\b(?:secret|(?:key_)?password)\s*=\s*)'(?:[^']|'')*'", r"\1'***'", sql)
 
 
 def counted(number: int, what: str) -> str:

@@ -6,25 +6,48 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.harness.kafka import CONNECTOR, broker, unavailable
+from place.errors import ConfigurationError
+from place.runtime.durable.kafka import CLIENT
+from place.runtime.spark.kafka_source import KafkaReader, Range, _cut
+from place.statements import masked
+from tests.harness.kafka import Broker, broker, unavailable
+from tests.harness.pipeline import opened, runtime_of
 
-SETUP = """
+STREAM = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)
-  FROM KAFKA (servers = '{servers}', topic = 'readings', format = 'json')
+  FROM KAFKA (servers = '{servers}', topic = '{topic}', format = 'json')
   WITH (lateness = '10 seconds');
+"""
+SETUP = (
+    STREAM
+    + """
 REGISTER QUERY near AS SELECT id FROM Cars INSIDE (0, 0, 5, 5);
 CREATE SINK out FOR near TO KAFKA (servers = '{servers}', topic = 'deltas');
 """
+)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    try:
+        reason = unavailable()
+    except Exception as error:  # whatever keeps a machine from asking for packages
+        reason = f"packages cannot be asked for: {error}"
+    if reason:
+        pytest.skip(reason)
+    with broker(directory=tmp_path_factory.mktemp("kafka")) as running:
+        yield running
 
 
 def start(home: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "place.cli", "run", "--kafka", "--master", "local[2]"),
+            *(sys.executable, "-m", "place.cli", "run", "--master", "local[2]"),
             *("--setup", str(home.parent / "setup.sql"), "--home", str(home), "--idle", "0s"),
         ],
         stdout=subprocess.PIPE,
@@ -39,41 +62,35 @@ def message(car: int, x: float, second: int) -> tuple[str, str]:
     return str(car), json.dumps(row)
 
 
-def test_readings_from_a_topic_and_deltas_to_another(tmp_path: Path) -> None:
-    for packages in ((), (CONNECTOR,)):
-        try:
-            reason = unavailable(*packages)
-        except Exception as error:  # whatever keeps a machine from asking for packages
-            reason = f"packages cannot be asked for: {error}"
-        if reason:
-            pytest.skip(reason)
-    home = tmp_path / "home"
-    with broker(directory=tmp_path) as kafka:
-        kafka.create_topic("readings", 2)
-        kafka.create_topic("deltas", 1)
-        (tmp_path / "setup.sql").write_text(SETUP.format(servers=kafka.servers), "utf-8")
-        expected: Counter[tuple[int, int]] = Counter()
-        process = start(home)
-        for part in range(3):
-            rows = []
-            for second in range(part * 10, part * 10 + 10):
-                for car in range(20):
-                    inside = (car + second // 5) % 2
-                    rows.append(message(car, 1.0 if inside else 9.0, second))
-            kafka.produce("readings", [*rows, ("x", "this is no reading")])
-            time.sleep(6)
-            process.kill()
-            process.communicate(timeout=60)
-            process = start(home)
-        deadline = time.monotonic() + 60
-        found: dict[tuple[int, int], dict[str, object]] = {}
-        while time.monotonic() < deadline and len(found) < 60:
-            for _, _, _, value in kafka.consume("deltas", timeout=5):
-                delta = json.loads(value or "{}")
-                found[delta["tick"], delta["position"]] = delta
-        process.terminate()
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode == 0, said
+def test_each_delta_is_sent_once_whoever_is_killed(kafka: Broker, tmp_path: Path) -> None:
+    kafka.create_topic("readings", 2)
+    kafka.create_topic("deltas", 1)
+    setup = SETUP.format(servers=kafka.servers, topic="readings")
+    (tmp_path / "setup.sql").write_text(setup, "utf-8")
+    expected: Counter[tuple[int, int]] = Counter()
+    process = start(tmp_path / "home")
+    for part in range(3):
+        rows = []
+        for second in range(part * 10, part * 10 + 10):
+            for car in range(20):
+                inside = (car + second // 5) % 2
+                rows.append(message(car, 1.0 if inside else 9.0, second))
+        kafka.produce("readings", [*rows, ("x", "this is no reading")])
+        time.sleep(6)
+        if part == 1:
+            kafka.restart()
+        process.kill()
+        process.communicate(timeout=60)
+        process = start(tmp_path / "home")
+    deadline = time.monotonic() + 60
+    found: list[dict[str, object]] = []
+    while time.monotonic() < deadline and len(found) < 70:
+        found = [json.loads(value or "{}") for _, _, _, value in kafka.consume("deltas")]
+        time.sleep(0.5)
+    process.terminate()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    found = [json.loads(value or "{}") for _, _, _, value in kafka.consume("deltas")]
     for second in range(0, 20, 5):  # the last ten seconds are within the lateness
         for car in range(20):
             inside = (car + second // 5) % 2
@@ -81,6 +98,63 @@ def test_readings_from_a_topic_and_deltas_to_another(tmp_path: Path) -> None:
                 continue
             expected[car, 1 if inside else -1] += 1
     got: Counter[tuple[int, int]] = Counter(
-        (json.loads(str(delta["row"]))[0], int(str(delta["sign"]))) for delta in found.values()
+        (json.loads(str(delta["row"]))[0], int(str(delta["sign"]))) for delta in found
     )
     assert got == expected
+    ids = [(delta["tick"], delta["position"]) for delta in found]
+    assert len(set(ids)) == len(ids)
+    assert ids == sorted(ids)  # type: ignore[type-var]
+
+
+def test_partitions_come_and_messages_go(kafka: Broker, tmp_path: Path) -> None:
+    kafka.create_topic("moves", 1)
+    kafka.produce("moves", [message(1, 1.0, 1), message(2, 1.0, 2)], 0)
+    kafka.delete_before("moves", 0, 1)  # before anybody has asked for it
+    with opened(tmp_path / "home") as session:
+        session.sql(STREAM.format(servers=kafka.servers, topic="moves"))
+        session.drain()
+        assert runtime_of(session).statistics("Cars")["readings"] == 1
+        kafka.add_partitions("moves", 2)
+        kafka.produce("moves", [message(3, 1.0, 3)], 1)
+        kafka.produce("moves", [message(4, 1.0, second) for second in range(4, 8)], 0)
+        wait = time.monotonic() + 30
+        while runtime_of(session).statistics("Cars")["readings"] < 6 and time.monotonic() < wait:
+            session.drain()
+        assert runtime_of(session).statistics("Cars")["readings"] == 6
+        kafka.produce("moves", [message(5, 1.0, 8), message(5, 1.0, 9)], 0)
+        kafka.delete_before("moves", 0, 7)
+        with pytest.raises(ConfigurationError, match="has lost messages 6 to 6 of partition 0"):
+            session.drain()
+
+
+def test_what_cannot_be_read_is_said(kafka: Broker, tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as session:
+        session.sql(STREAM.format(servers=kafka.servers, topic="nowhere"))
+        with pytest.raises(ConfigurationError, match="Unknown topic or partition"):
+            session.drain()
+
+
+def test_only_what_was_asked_for_is_read(kafka: Broker) -> None:
+    kafka.create_topic("ranges", 1)
+    kafka.produce("ranges", [(None, str(number)) for number in range(100)])
+    reader = KafkaReader({"bootstrap.servers": kafka.servers}, "ranges", 10)
+    assert reader.initialOffset() == {"0": 0}
+    batches = reader.read(Range(0, 20, 45))
+    values = [value for batch in batches for value in batch.column("value").to_pylist()]
+    assert values == [str(number).encode() for number in range(20, 45)]
+    assert reader.latestOffset({"0": 20}, reader.getDefaultReadLimit()) == {"0": 30}
+    assert [(r.first, r.after) for r in reader.partitions({"0": 20}, {"0": 30})] == [(20, 30)]  # type: ignore[attr-defined]
+    reader.stop()
+
+
+def test_a_batch_takes_the_same_share_of_each_partition() -> None:
+    assert _cut({"0": 5, "1": 0}, {"0": 15, "1": 30}, None) == {"0": 15, "1": 30}
+    assert _cut({"0": 5, "1": 0}, {"0": 15, "1": 30}, 20) == {"0": 10, "1": 15}
+    assert _cut({"0": 0, "1": 0}, {"0": 9, "1": 8}, 1) == {"0": 1, "1": 0}
+    assert _cut({"0": 7}, {"0": 3}, 10) == {"0": 7}
+
+
+def test_passwords_are_not_shown() -> None:
+    said = "FROM KAFKA (topic = 'a', password = 'x y', key_password = 'z')"
+    assert masked(said) == "FROM KAFKA (topic = 'a', password = '***', key_password = '***')"
+    assert {"password", "key_password"} < CLIENT.keys()

@@ -51,11 +51,6 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="a setting of Spark, as often as needed",
     )
-    parser.add_argument(
-        "--kafka",
-        action="store_true",
-        help="have Spark fetch its connector to Kafka (once; it is kept)",
-    )
     parser.add_argument("--ui", action="store_true", help="show Spark's own pages")
 
 
@@ -111,10 +106,6 @@ def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
         if not sign or not name:
             raise ConfigurationError(f"--set {text} is no setting", hint="write NAME=VALUE")
         settings[name.strip()] = value.strip()
-    if arguments.kafka:
-        from place.runtime.spark.session import KAFKA, add_package
-
-        add_package(settings, KAFKA)
     return settings
 
 

@@ -33,16 +33,21 @@ GENERATOR: dict[str, Form] = {
     "steps": count,
     "rate": number_from_zero,
 }
+CONNECTION = (
+    *("security", "mechanism", "username", "password"),
+    *("ca", "certificate", "private_key", "key_password"),
+)
+"""How to connect to Kafka: by SASL and TLS."""
 SOURCES = {
     "FILES": ("format", "columns", "timestamps"),
-    "KAFKA": ("servers", "topic", "format", "columns", "timestamps"),
+    "KAFKA": ("servers", "topic", "format", "columns", "timestamps", *CONNECTION),
     "GENERATOR": (*GENERATOR, "columns"),
 }
 GENERATED = {"type": Type.STRING, "class": Type.STRING, "speed": Type.DOUBLE}
 """The attributes of generated objects; a type is also called a class."""
 TARGETS: dict[str, tuple[str, ...]] = {
     "PARQUET": (),
-    "KAFKA": ("servers", "topic"),
+    "KAFKA": ("servers", "topic", *CONNECTION),
     "WEBHOOK": ("url", "secret"),
 }
 REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}

@@ -7,9 +7,7 @@
         kafka.produce("readings", [("17", '{"x": 1}'), ("18", '{"x": 2}')])
         assert len(kafka.consume("readings")) == 2
 
-Its jars, and those of Spark's connector, come by Spark's own way to packages, as PLACE's do. The
-clients are Kafka's, too: they run in a Java process that Python speaks to through Py4J, which
-PySpark brings along, so keys and values are passed as they are and not as lines of a console.
+Its jars come by Spark's own way to packages. The clients are those of the library that PLACE uses.
 """
 
 from __future__ import annotations
@@ -26,19 +24,26 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from place.runtime.spark.java import find_java
 from tests.harness import LOOPBACK, Processes, end_session, free_port
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.3.1"  # serves clients of all versions since 2.1
-CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 PATIENCE = 60.0  # seconds for each step of the start; all of it takes five
 RESOLUTION_PATIENCE = 240.0  # seconds; without any of the jars at hand it takes 20
@@ -46,7 +51,7 @@ REFUSAL_LASTS = 600.0  # seconds in which a package that could not be had is not
 
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 # What Spark leaves out of a package because it has it, and a way for Kafka to log.
-_JARS_OF_SPARK = ["slf4j-api-*", "log4j-slf4j2-impl-*", "scala-library-*", "py4j-*"]
+_JARS_OF_SPARK = ["slf4j-api-*", "log4j-slf4j2-impl-*", "scala-library-*"]
 
 _RESOLUTION = """
 import sys
@@ -90,77 +95,96 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Broker:
     """A running broker: its address, its process, and what a test does with it."""
 
     servers: str
-    process: subprocess.Popen[bytes]
-    _java: Any  # the virtual machine of the clients
+    _start: Callable[[], subprocess.Popen[bytes]]
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.process = self._start()
+
+    def restart(self) -> None:
+        """Kill the broker, and start it again with what it has on its disk."""
+        self.process.kill()
+        self.process.wait()
+        self.process = self._start()
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic, ready to be written to when this returns."""
-        packages = self._java.org.apache.kafka.clients.admin
-        with contextlib.closing(packages.Admin.create(self._options())) as admin:
-            topic = packages.NewTopic(name, partitions, 1)
-            admin.createTopics([topic]).all().get()  # Kafka waits a minute for its broker
+        admin = AdminClient(self._options())
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(PATIENCE)
 
-    def produce(self, topic: str, messages: Iterable[tuple[str | None, str | None]]) -> None:
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Let go of the messages before an offset, as a broker does when they are old."""
+        admin = AdminClient(self._options())
+        place = TopicPartition(topic, partition, offset)
+        for done in admin.delete_records([place]).values():
+            done.result(PATIENCE)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Have more partitions of a topic."""
+        admin = AdminClient(self._options())
+        admin.create_partitions([NewPartitions(topic, total)])[topic].result(PATIENCE)
+
+    def produce(
+        self,
+        topic: str,
+        messages: Iterable[tuple[str | None, str | None]],
+        partition: int | None = None,
+    ) -> None:
         """Write messages (key, value); when this returns, the broker has acknowledged all.
 
-        The partition follows from the key, by Kafka's own hash; None is Kafka's null.
+        Without a partition it follows from the key; None is Kafka's null.
         """
-        packages = self._java.org.apache.kafka
-        text = packages.common.serialization.StringSerializer
-        options = self._options() | {
-            "max.block.ms": "20000",  # for a topic that is not there
-            "request.timeout.ms": "10000",
-            "delivery.timeout.ms": "30000",
-        }
-        with contextlib.closing(
-            packages.clients.producer.KafkaProducer(options, text(), text())
-        ) as producer:
-            record = packages.clients.producer.ProducerRecord
-            sent = [producer.send(record(topic, key, value)) for key, value in messages]
-            producer.flush()
-            for acknowledgement in sent:
-                acknowledgement.get()
+        failed: list[str] = []
+
+        def told(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error.str())
+
+        producer = Producer(self._options() | {"delivery.timeout.ms": "30000", "linger.ms": "20"})
+        where = {} if partition is None else {"partition": partition}
+        for key, value in messages:
+            while True:
+                try:
+                    producer.produce(topic, value, key, on_delivery=told, **where)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush(PATIENCE)
+        assert not failed, failed[0]
 
     def consume(
-        self, topic: str, timeout: float = 30, *, count: int | None = None
+        self, topic: str, timeout: float = 30
     ) -> list[tuple[int, int, str | None, str | None]]:
-        """All that is in a topic as (partition, offset, key, value), ordered by the first two.
+        """All committed messages of a topic as (partition, offset, key, value), ordered by the
+        first two, from the beginning to where it ends now."""
+        own = {"group.id": "test", "enable.partition.eof": True, "enable.auto.commit": False}
+        consumer = Consumer(self._options() | own | {"isolation.level": "read_committed"})
+        found: list[tuple[int, int, str | None, str | None]] = []
+        try:
+            partitions = consumer.list_topics(topic, timeout).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in partitions])
+            ended: set[int | None] = set()
+            deadline = time.monotonic() + timeout
+            while len(ended) < len(partitions) and time.monotonic() < deadline:
+                for message in consumer.consume(10_000, 0.5):
+                    error = message.error()
+                    if error is not None:
+                        assert error.code() == KafkaError._PARTITION_EOF, error.str()
+                        ended.add(message.partition())
+                        continue
+                    key, value = message.key(), message.value()
+                    texts = (None if t is None else bytes(t).decode() for t in (key, value))
+                    found.append((message.partition() or 0, message.offset() or 0, *texts))
+        finally:
+            consumer.close()
+        return sorted(found, key=lambda message: message[:2])
 
-        Reads from the beginning to where the topic ends now, or until there are `count` messages;
-        after `timeout` seconds, whatever it has by then.
-        """
-        packages = self._java.org.apache.kafka
-        text = packages.common.serialization.StringDeserializer
-        options = self._options() | {"default.api.timeout.ms": str(int(timeout * 1000))}
-        deadline = time.monotonic() + timeout
-        messages: list[tuple[int, int, str | None, str | None]] = []
-        with contextlib.closing(
-            packages.clients.consumer.KafkaConsumer(options, text(), text())
-        ) as consumer:
-            partitions = [
-                packages.common.TopicPartition(topic, each.partition())
-                for each in consumer.partitionsFor(topic)
-            ]
-            consumer.assign(partitions)
-            consumer.seekToBeginning(partitions)
-            ends = consumer.endOffsets(partitions)
-            while time.monotonic() < deadline and (
-                len(messages) < count
-                if count is not None
-                else any(consumer.position(each) < ends[each] for each in partitions)
-            ):
-                for record in consumer.poll(self._java.java.time.Duration.ofMillis(100)).iterator():
-                    messages.append(
-                        (record.partition(), record.offset(), record.key(), record.value())
-                    )
-        return sorted(messages, key=lambda message: message[:2])
-
-    def _options(self) -> dict[str, str]:
+    def _options(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.servers}
 
 
@@ -186,13 +210,7 @@ def broker(*, directory: Path) -> Iterator[Broker]:
         f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}",
         *("-classpath", os.pathsep.join(map(str, [*own, *jars]))),
     ]
-    with Processes() as processes, contextlib.ExitStack() as stack:
-        clients_log = directory / "clients.log"
-        clients = processes.start(
-            [*java, "-Xmx256m", "py4j.GatewayServer", "--enable-auth", "0"],
-            log=clients_log,
-            environ=os.environ,
-        )
+    with Processes() as processes:
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatting = processes.start(
             [
@@ -203,31 +221,23 @@ def broker(*, directory: Path) -> Iterator[Broker]:
             environ=os.environ,
         )
         processes.finish(formatting, timeout=PATIENCE)
-        server = processes.start(
-            [*java, "-Xmx512m", "kafka.Kafka", str(settings)],
-            log=directory / "server.log",
-            environ=os.environ,
-        )
-        processes.wait(
-            server, lambda: _listens(port), purpose="the broker's port", timeout=PATIENCE
-        )
-        gateway_port, token = processes.wait(
-            clients, lambda: _gateway(clients_log), purpose="the clients' Java", timeout=PATIENCE
-        )
-        gateway = stack.enter_context(
-            contextlib.closing(
-                JavaGateway(
-                    gateway_parameters=GatewayParameters(
-                        address=LOOPBACK, port=gateway_port, auth_token=token, auto_convert=True
-                    )
-                )
+
+        def start() -> subprocess.Popen[bytes]:
+            server = processes.start(
+                [*java, "-Xmx512m", "kafka.Kafka", str(settings)],
+                log=directory / "server.log",
+                environ=os.environ,
             )
-        )
-        yield Broker(f"{LOOPBACK}:{port}", server, gateway.jvm)
+            processes.wait(
+                server, lambda: _listens(port), purpose="the broker's port", timeout=PATIENCE
+            )
+            return server
+
+        yield Broker(f"{LOOPBACK}:{port}", start)
 
 
 def unavailable(package: str = KAFKA) -> str | None:
-    """Why a package (`KAFKA`, `CONNECTOR`) cannot be had on this machine, or None when it can.
+    """Why a package cannot be had on this machine, or None when it can.
 
     The first call may load it from the network. The answer is kept: for this process, and for
     others as long as the jars are there, or for some minutes if they could not be had.
@@ -299,9 +309,3 @@ def _listens(port: int) -> bool | None:
     with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
         return True
     return None
-
-
-def _gateway(log: Path) -> tuple[int, str] | None:
-    """The port and the token that Py4J's gateway has printed."""
-    match = re.match(r"(\d+)\n(\S+)\n", log.read_text())
-    return (int(match.group(1)), match.group(2)) if match else None

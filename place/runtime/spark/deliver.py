@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-
 from place.errors import ConfigurationError
-from place.model.schema import External, Sink
+from place.model.schema import Sink
 from place.plan.catalog import fold
 from place.runtime.durable.crash import point
 from place.runtime.durable.deltas import WHOLE
+from place.runtime.durable.kafka import KafkaTarget
 from place.runtime.durable.sinks import (
     HOLD_BYTES,
     HOLD_TICKS,
@@ -43,24 +41,6 @@ PATIENCE = 1.0
 """Seconds that a tick waits for its sinks, unless they took longer the last time."""
 HELD = "held"
 """The fact about a home that tells which deltas others than its sinks still need."""
-
-
-class KafkaTarget:
-    """A topic: the key is the query, the value the delta as JSON with its id.
-
-    A tick that is sent twice has the same ids twice: who keeps the last id takes each delta once.
-    """
-
-    def __init__(self, spark: SparkSession, target: External) -> None:
-        self._spark = spark
-        self._servers = str(target.option("servers"))
-        self._topic = str(target.option("topic"))
-
-    def deliver(self, tick: int, changelog: pa.Table) -> None:
-        frame = self._spark.createDataFrame(changelog).coalesce(1)
-        value = frame.selectExpr("query AS key", "to_json(struct(*)) AS value")
-        writer = value.write.format("kafka").option("kafka.bootstrap.servers", self._servers)
-        writer.option("topic", self._topic).save()
 
 
 class Deliveries:
@@ -146,7 +126,9 @@ class Deliveries:
         if sink.target.kind == "PARQUET":
             return ParquetTarget(str(sink.target.option("path")), digest(sink.name))
         if sink.target.kind == "KAFKA":
-            return KafkaTarget(self._runtime.spark, sink.target)
+            since = self._runtime.since(sink)
+            label = f"{self._runtime.home.about['id']}-{digest(sink.name.casefold())}-{since}"
+            return KafkaTarget(sink.target, label)
         secret = sink.target.option("secret")
         # Only who may see everything creates sinks: they may name any address.
         url = str(sink.target.option("url"))

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -29,8 +28,6 @@ from place.runtime.spark.console import taken_down
 from place.runtime.spark.java import keep_file, prepare_java
 
 LOG = logging.getLogger("place.spark")
-KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-"""Spark's own connector, which its Python package does not hold."""
 LOOPBACK = "127.0.0.1"  # a number: the name `localhost` does not resolve everywhere
 
 # Without a file of ours, Spark announces that it takes its own default; without a level for the
@@ -195,12 +192,6 @@ def _processors() -> int:
     """The processors that Java may use, which is what `local[*]` means."""
     java: Any = SparkContext._jvm
     return int(java.java.lang.Runtime.getRuntime().availableProcessors())
-
-
-def add_package(settings: dict[str, str], package: str) -> None:
-    """Have Spark fetch a package of Java's world, beside those that are asked for already."""
-    known = settings.get("spark.jars.packages")
-    settings["spark.jars.packages"] = f"{known},{package}" if known else package
 
 
 def _is_local(master: str) -> bool:

@@ -8,6 +8,7 @@ which query it was. A batch that Spark gives again is therefore known, and nothi
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import threading
 import time
@@ -26,15 +27,18 @@ from place.errors import ConfigurationError, PlaceError
 from place.model.schema import External, Stream
 from place.plan.catalog import fold
 from place.runtime.durable.crash import point
+from place.runtime.durable.kafka import client_settings
 from place.runtime.durable.manifest import Mark
 from place.runtime.durable.storage import StorageFull, digest
 from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
 from place.runtime.intake.future import latest_time, wall_clock
+from place.runtime.spark.failure import failure_of
 from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
+from place.runtime.spark.kafka_source import NAME as KAFKA
+from place.runtime.spark.kafka_source import SETTINGS, KafkaReader, KafkaSource
 from place.runtime.spark.pipeline import Entry
 from place.runtime.spark.route import Routing, keep_routed
-from place.runtime.spark.session import KAFKA
 from place.sim.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -320,19 +324,12 @@ class Sources:
         return frame.selectExpr("path", "unix_micros(modificationTime) AS at")
 
     def _kafka(self, source: External) -> DataFrame:
-        reader = self._runtime.spark.readStream.format("kafka")
-        reader = reader.option("kafka.bootstrap.servers", str(source.option("servers")))
-        reader = reader.option("subscribe", str(source.option("topic")))
-        reader = reader.option("startingOffsets", "earliest")
-        reader = reader.option("maxOffsetsPerTrigger", MESSAGES_PER_TICK)
-        try:
-            frame = reader.load()
-        except Exception as error:  # Spark names the missing connector in its own way
-            raise ConfigurationError(
-                f"Kafka cannot be read: {_first(str(error))}",
-                hint=f"start with --kafka, or with the package {KAFKA}",
-            ) from None
-        return frame.select("value", "partition", "offset", "timestamp")
+        settings, topic = client_settings(source), str(source.option("topic"))
+        KafkaReader(settings, topic, MESSAGES_PER_TICK).check()
+        self._runtime.spark.dataSource.register(KafkaSource)
+        reader = self._runtime.spark.readStream.format(KAFKA).option("topic", topic)
+        reader = reader.option(SETTINGS, json.dumps(settings)).option("most", MESSAGES_PER_TICK)
+        return reader.load()
 
 
 def _files_entry(stream: Stream) -> FromBatch:
@@ -440,6 +437,9 @@ def _failed(running: Running, text: str) -> PlaceError:
     if "No space left" in text:
         hint = "free some space and start again: nothing that was committed is lost"
         return StorageFull(f"{said}no space left on the disk", hint=hint)
+    if "place.errors." in text:
+        found = failure_of(text)
+        return type(found)(said + found.message, hint=found.hint)
     return ConfigurationError(said + _first(text))
 
 
