@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,58 @@ def test_each_delta_is_sent_once_whoever_is_killed(kafka: Broker, tmp_path: Path
     ids = [(delta["tick"], delta["position"]) for delta in found]
     assert len(set(ids)) == len(ids)
     assert ids == sorted(ids)  # type: ignore[type-var]
+
+
+@pytest.mark.long
+def test_a_million_readings_with_three_kills(kafka: Broker, tmp_path: Path) -> None:
+    """A thousand cars for a thousand seconds, each now inside and now outside."""
+    cars, seconds = 1000, 1000
+    kafka.create_topic("million", 4)
+    kafka.create_topic("deltas-of-a-million", 1)
+    setup = SETUP.format(servers=kafka.servers, topic="million")
+    setup = setup.replace("'deltas'", "'deltas-of-a-million'")
+    (tmp_path / "setup.sql").write_text(setup, "utf-8")
+    expected: Counter[tuple[int, int]] = Counter()
+    was = [False] * cars
+
+    def rows() -> Iterator[tuple[str, str]]:
+        for second in range(seconds):
+            for car in range(cars):
+                is_inside = (car * 7 + second // (3 + car % 5)) % 3 == 0
+                if second < seconds - 20 and is_inside != was[car]:
+                    expected[car, 1 if is_inside else -1] += 1
+                    was[car] = is_inside
+                x = 1.0 if is_inside else 9.0
+                row = {"id": car, "x": x, "y": 1.0, "ts": 1_767_225_600 + second}
+                yield str(car), json.dumps(row)
+
+    kafka.produce("million", rows())
+    process = start(tmp_path / "home")
+    began = time.monotonic()
+    for _ in range(3):
+        time.sleep(12)
+        process.kill()
+        process.communicate(timeout=60)
+        process = start(tmp_path / "home")
+    found: list[dict[str, object]] = []
+    while time.monotonic() - began < 500 and len(found) < expected.total():
+        time.sleep(5)
+        messages = kafka.consume("deltas-of-a-million", 120)
+        found = [json.loads(value or "{}") for _, _, _, value in messages]
+    took = time.monotonic() - began
+    process.terminate()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    print(f"a million readings with three kills in {took:.0f} s: {1e6 / took:,.0f} a second")
+    last = (1_767_225_600 + seconds - 20) * 1_000_000
+    counted: Counter[tuple[int, int]] = Counter()
+    for delta in found:
+        moment = datetime.fromisoformat(str(delta["instant"])).timestamp() * 1e6
+        if moment < last:
+            counted[json.loads(str(delta["row"]))[0], int(str(delta["sign"]))] += 1
+    assert counted == expected
+    ids = [(delta["tick"], delta["position"]) for delta in found]
+    assert len(set(ids)) == len(ids)
 
 
 def test_partitions_come_and_messages_go(kafka: Broker, tmp_path: Path) -> None:
