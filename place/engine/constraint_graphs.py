@@ -92,9 +92,9 @@ class GraphTables:
 
     def __init__(self) -> None:
         self.rules = t.Rules(
-            variables=np.zeros((FIRST_ROWS, 9), np.int64),
+            variables=np.zeros((FIRST_ROWS, t.VARIABLE_COLUMNS), np.int64),
             graphs=np.zeros((FIRST_ROWS, t.GRAPH_COLUMNS), np.int64),
-            pairs=np.zeros((FIRST_ROWS, 6), np.int64),
+            pairs=np.zeros((FIRST_ROWS, t.PAIR_COLUMNS), np.int64),
             bounds=np.zeros((FIRST_ROWS, 6)),
             comparisons=np.zeros((FIRST_ROWS, 3), np.int64),
             layers=np.zeros((FIRST_ROWS, 5), np.int64),
@@ -121,7 +121,8 @@ class GraphTables:
         rows = self.rules.variables[first : first + roles]
         rows[:, t.GRAPH], rows[:, t.ROLE] = number, np.arange(roles)
         rows[:, t.FIRST], rows[:, t.BEYOND] = first, first + roles
-        rows[:, t.LIST], rows[:, t.KEPT] = -1, 0
+        rows[:, t.LIST], rows[:, t.KEPT], rows[:, t.ROOM] = -1, 0, 0
+        rows[:, t.SOONEST], rows[:, t.ALARM] = t.NEVER, t.BEGINNING
         rows[:, t.PERIOD], rows[:, t.NEEDS_PLACE] = graph.periods, has_place
         bits = np.array([bit_of(first + j) for j in range(matched)], np.int64)
         for i in range(matched):
@@ -139,6 +140,7 @@ class GraphTables:
             0,
             0,
             0,
+            layer < 0 and not graph.has_absent,
         )
         return number
 
@@ -158,7 +160,9 @@ class GraphTables:
         """Readings of a graph are found in another way; nothing is kept for it now."""
         layer = self._layer_of(graph)
         self._leave(int(self.rules.graphs[number, t.LAYER]))
-        self.rules.graphs[number, [t.STRATEGY, t.LAYER]] = graph.strategy, layer
+        row = self.rules.graphs[number]
+        row[[t.STRATEGY, t.LAYER]] = graph.strategy, layer
+        row[t.ALONE] = layer < 0 and not graph.has_absent
 
     def _leave(self, layer: int) -> None:
         """A graph is in a layer no more."""
@@ -200,6 +204,7 @@ class GraphTables:
         pairs, bounds = self.rules.pairs[rows], self.rules.bounds[rows]
         pairs[:, t.LATER], pairs[:, t.EARLIER] = graph.latest.ravel(), graph.latest.T.ravel()
         pairs[:, t.FLAGS], pairs[:, t.REACHABLE] = flags.ravel(), reachable.ravel()
+        pairs[:, t.TURN] = _turns(graph).ravel()
         for lengths, column in ((most.ravel(), t.MOST), (least.ravel(), t.LEAST)):
             measures = _chord(lengths, graph.sphere) ** 2
             bounds[:, column] = lengths
@@ -264,6 +269,21 @@ class GraphTables:
             grown(self.rules.layers, self._layers.used),
             grown(self.rules.lengths, self._layers.used),
         )
+
+
+def _turns(graph: Graph) -> Longs:
+    """For each role, the others in the order in which their domains are looked for, and itself.
+
+    A domain that is empty and stays so spares the others: first come those that no later reading
+    can fill, and of these the ones whose readings lie in the least time.
+    """
+    later, earlier = graph.latest, graph.latest.T
+    width = np.minimum(later, t.UNBOUNDED >> 1) + np.minimum(earlier, t.UNBOUNDED >> 1)
+    most = np.minimum(graph.most, graph.most.T)
+    roles = np.arange(graph.roles)
+    last = np.eye(graph.roles, dtype=bool) | (roles >= graph.matched)[None, :]
+    found: Longs = np.lexsort((most, width, later >= 0, last), axis=1)
+    return found
 
 
 def grown(table: NDArray[T], rows: int, fill: int = 0) -> NDArray[T]:
