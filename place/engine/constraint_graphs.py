@@ -93,6 +93,7 @@ class GraphTables:
     def __init__(self) -> None:
         self.rules = t.Rules(
             variables=np.zeros((FIRST_ROWS, t.VARIABLE_COLUMNS), np.int64),
+            owners=np.full(FIRST_ROWS, -1, np.int64),
             graphs=np.zeros((FIRST_ROWS, t.GRAPH_COLUMNS), np.int64),
             pairs=np.zeros((FIRST_ROWS, t.PAIR_COLUMNS), np.int64),
             bounds=np.zeros((FIRST_ROWS, 6)),
@@ -140,8 +141,9 @@ class GraphTables:
             0,
             0,
             0,
-            layer < 0 and not graph.has_absent,
+            0,
         )
+        self._set_alone(number, graph, layer)
         return number
 
     def remove(self, number: int) -> None:
@@ -160,9 +162,15 @@ class GraphTables:
         """Readings of a graph are found in another way; nothing is kept for it now."""
         layer = self._layer_of(graph)
         self._leave(int(self.rules.graphs[number, t.LAYER]))
-        row = self.rules.graphs[number]
-        row[[t.STRATEGY, t.LAYER]] = graph.strategy, layer
-        row[t.ALONE] = layer < 0 and not graph.has_absent
+        self.rules.graphs[number, [t.STRATEGY, t.LAYER]] = graph.strategy, layer
+        self._set_alone(number, graph, layer)
+
+    def _set_alone(self, number: int, graph: Graph, layer: int) -> None:
+        """Write whether a graph has nothing to do with others while a tick is taken."""
+        is_alone, row = layer < 0 and not graph.has_absent, self.rules.graphs[number]
+        row[t.ALONE], first = is_alone, int(row[t.ORIGIN])
+        owners = number << t.ROLE_BITS | np.arange(graph.roles)
+        self.rules.owners[first : first + graph.roles] = owners if is_alone else -1
 
     def _leave(self, layer: int) -> None:
         """A graph is in a layer no more."""
@@ -262,6 +270,7 @@ class GraphTables:
         """Make room for all that is in use."""
         self.rules = t.Rules(
             grown(self.rules.variables, self._variables.used),
+            grown(self.rules.owners, self._variables.used, -1),
             grown(self.rules.graphs, self._graphs.used),
             grown(self.rules.pairs, self._pairs.used),
             grown(self.rules.bounds, self._pairs.used),

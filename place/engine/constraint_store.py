@@ -35,7 +35,7 @@ from place.kernels.constraint_saving import (
 FIRST_ROOM = 1024
 """Rows for which tables have room at first; a power of two."""
 LARGE = 1 << 16
-"""A table of matches that is longer is given away instead of copied."""
+"""A table of matches that is longer, and hardly used, is given away."""
 
 
 class KeptReadings(NamedTuple):
@@ -226,7 +226,7 @@ class ConstraintStore:
         are in the order of the graphs that found them."""
         outlet, state = self._outlet, self._state
         rows, blockers = outlet.found[: state[t.FOUND]], outlet.blockers[: state[t.BLOCKERS]]
-        if len(outlet.found) > LARGE:
+        if len(outlet.found) > max(LARGE, 4 * len(rows)):
             fresh = np.zeros((FIRST_ROOM, rows.shape[1]), np.int64)
             self._outlet = outlet._replace(found=fresh)
         first = int(state[t.NEXT_SEQUENCE])

@@ -49,7 +49,7 @@ def deal_events(rules: t.Rules, events: TriggerEvents, slots: Longs) -> tuple[t.
     """The events of a tick with what is not for graphs that are ALONE, and the turns of those."""
     starts, variables = whole(events.starts), whole(events.variables)
     size, most = len(variables), min(len(variables), len(rules.graphs))
-    lengths = (most, most + 1, size, size)
+    lengths = (most, most + 1, size)
     turns = t.Turns(*(np.empty(length, np.int64) for length in lengths))
     others, other_starts = np.empty(size, np.int64), np.empty(len(starts), np.int64)
     counts = np.zeros(len(rules.graphs), np.int64)

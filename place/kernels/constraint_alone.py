@@ -12,19 +12,17 @@ import numpy as np
 from place.kernels.constraint_lists import let_leave
 from place.kernels.constraint_readings import take_variable
 from place.kernels.constraint_tables import (
-    ALONE,
     AT_GRAPH,
     AT_TURN,
     DONE,
     FOUND_SLOTS,
-    GRAPH,
     HEAPED,
     HOLDERS,
     INSTANT,
     MORE_ENTRIES,
     NEEDS_PLACE,
     ORIGIN,
-    ROLE,
+    ROLE_BITS,
     SEQUENCE,
     STOPPED,
     STREAM,
@@ -54,10 +52,10 @@ def deal(rules, starts, variables, counts, turns, other_starts, others):
     """Deal the variables of events to the graphs that are ALONE, by graph and then by event, and to
     `others`, as they are. `counts` are zeros, and so they are again. Returns how many graphs have
     turns, and how many variables are others."""
-    met, left = 0, 0
+    met, left, owners = 0, 0, rules.owners
     for p in range(len(variables)):
-        graph = rules.variables[variables[p], GRAPH]
-        if rules.graphs[graph, ALONE]:
+        graph = owners[variables[p]] >> ROLE_BITS
+        if graph >= 0:
             if counts[graph] == 0:
                 turns.graphs[met] = graph
                 met += 1
@@ -72,14 +70,13 @@ def deal(rules, starts, variables, counts, turns, other_starts, others):
     other_starts[0] = 0
     for n in range(len(starts) - 1):
         for p in range(starts[n], starts[n + 1]):
-            variable = variables[p]
-            graph = rules.variables[variable, GRAPH]
-            if rules.graphs[graph, ALONE]:
-                turns.events[counts[graph]] = n
-                turns.roles[counts[graph]] = rules.variables[variable, ROLE]
+            owner = owners[variables[p]]
+            if owner >= 0:
+                graph = owner >> ROLE_BITS
+                turns.events[counts[graph]] = n << ROLE_BITS | owner & ((1 << ROLE_BITS) - 1)
                 counts[graph] += 1
             else:
-                others[left] = variable
+                others[left] = variables[p]
                 left += 1
         other_starts[n + 1] = left
     for k in range(met):
@@ -101,7 +98,8 @@ def take_alone(rules, shelf, outlet, bench, state, arrived, turns):
             state[AT_TURN] = turn
             if rules.graphs[graph, STOPPED]:
                 break
-            event, role = turns.events[turn], turns.roles[turn]
+            event = turns.events[turn] >> ROLE_BITS
+            role = turns.events[turn] & ((1 << ROLE_BITS) - 1)
             if rules.variables[first + role, NEEDS_PLACE] and np.isnan(arrived.places[event, 0]):
                 continue
             if state[HEAPED] == len(shelf.heap):

@@ -21,6 +21,8 @@ UNBOUNDED = 1 << 62
 """A time difference without a bound."""
 MOST_VARIABLES = 16
 """Variables of a match."""
+ROLE_BITS = 5
+"""Bits for the role of a variable, the absent one among them."""
 MOST_STEPS, MOST_MATCHES = 1 << 26, 1 << 20
 """Comparisons, and matches, for one reading and one graph; a graph that needs more is stopped, as
 nobody else's ticks may wait for it."""
@@ -114,9 +116,11 @@ COUNTERS = FREE_LISTS + 40
 
 
 class Rules(NamedTuple):
-    """What the graphs ask."""
+    """What the graphs ask. `owners` are, by variable, the graph and in the last five bits the role,
+    if the graph is ALONE, and −1 if it is not."""
 
     variables: Longs
+    owners: Longs
     graphs: Longs
     pairs: Longs
     bounds: Floats
@@ -185,9 +189,8 @@ class Arrived(NamedTuple):
 
 class Turns(NamedTuple):
     """The events of a tick by the graphs that are ALONE: for each of `graphs`, from the one of
-    `begins` to the next, the events and the roles that they qualify for, in this order."""
+    `begins` to the next, events and in the last five bits the roles that they qualify for."""
 
     graphs: Longs
     begins: Longs
     events: Longs
-    roles: Longs
