@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -39,7 +40,8 @@ FEW = 5
 @dataclass(frozen=True)
 class Setting:
     """How many triggers of how many variables, how many events in ticks of what size, which share
-    of the events each trigger tells, and the seconds from a variable to the next at most."""
+    of the events each trigger tells, and the seconds from a variable to the next at most. `ticks`
+    are so many of one instant each, measured beside the others."""
 
     triggers: int = 100
     events: int = 200_000
@@ -49,6 +51,7 @@ class Setting:
     nearness: float = 1.0
     buoys: int = BUOYS
     tick: int = 20_000
+    ticks: int = 500
     space: str = "wgs84"
     seed: int = 1
 
@@ -58,6 +61,8 @@ class Figures:
     """What was measured. `verbosity` is what came out, on average over the triggers. Peaks are the
     most readings that were kept at once; those of entries count a reading once for each list or
     square that it is in. `exponent` says how the time grows with the events (1 is in proportion).
+    `instant_ms` is what a tick of a single instant takes, and `instant_per_s` the events a second
+    in such ticks.
     """
 
     triggers: int
@@ -77,6 +82,8 @@ class Figures:
     matches: int
     compared: float
     exponent: float
+    instant_ms: float
+    instant_per_s: float
     register_s: float
     duckdb_s: float
     duckdb_triggers: int
@@ -123,6 +130,8 @@ def measure(setting: Setting, console: Console) -> Figures:
         console.print(f"{how} …")
         runs[how] = take(setting, chains, reports, hint)
     check(runs)
+    console.print("a tick for each instant …")
+    instants = take_instants(setting, chains, reports)
     console.print("DuckDB …")
     compared = chains[:FEW]
     seconds, counts = duckdb_matches(compared, reports, Space(setting.space))
@@ -147,6 +156,8 @@ def measure(setting: Setting, console: Console) -> Figures:
         matches=int(ours.alerts.sum()),
         compared=ours.compared,
         exponent=exponent(ours.ticks),
+        instant_ms=instants.seconds / max(1, instants.ticks) * 1e3,
+        instant_per_s=instants.events / instants.seconds if instants.ticks else float("nan"),
         register_s=ours.register,
         duckdb_s=seconds,
         duckdb_triggers=len(compared),
@@ -209,6 +220,41 @@ def take(setting: Setting, chains: Sequence[Chain], reports: Reports, hint: str)
         kept.peak_entries,
         steps / len(reports),
     )
+
+
+@dataclass(frozen=True)
+class Instants:
+    """Ticks of one instant each: how many there were, their events and their seconds."""
+
+    ticks: int
+    events: int
+    seconds: float
+
+
+def take_instants(setting: Setting, chains: Sequence[Chain], reports: Reports) -> Instants:
+    """After a tick of many events, which fills the lists, each instant is a tick of its own."""
+    begin = min(setting.tick, len(reports) // 2)
+    times = reports.times[begin:]
+    cuts = begin + np.append(0, np.flatnonzero(np.diff(times)) + 1)[: setting.ticks + 1]
+    spent, alerts = 0.0, []
+    for size in (1, max(1, len(cuts) - 1)):
+        # Once with a tick for each instant, and once with one for all: both have to tell the same.
+        with opened(setting.space, texts(chains), tuple(reports.measured)) as (session, _):
+            worker, columns = worker_of(session), session.stream(STREAM_NAME).columns
+            told = checksum = 0
+            for at, end in pairwise([0, *cuts[::size].tolist()]):
+                segment = Segment(STREAM_NAME, reports.part(at, end).as_segment(columns))
+                start = time.thread_time()
+                found = worker.take([segment])
+                spent += time.thread_time() - start if at and size == 1 else 0.0
+                for change in found if at else ():
+                    assert isinstance(change, Change)
+                    told += len(change)
+                    checksum = (checksum + digest(numbers_of(change), change)) % (1 << 64)
+            alerts.append((told, checksum))
+    if alerts[0] != alerts[1]:
+        raise InternalError("ticks of one instant tell other alerts than one tick")
+    return Instants(len(cuts) - 1, int(cuts[-1] - cuts[0]), spent)
 
 
 @contextmanager

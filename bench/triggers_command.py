@@ -24,9 +24,11 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "tuned so that each tells its share of the events (the verbosity). Measured is what a "
         "worker does with ticks of 20,000 events, on one thread, in seconds of the processor: what "
         "the planner chooses (events_per_s), and each strategy by a hint. All have to tell the "
-        "same alerts. DuckDB finds the matches of five of the triggers by self-joins over all "
-        "events in one go (duckdb_s); duckdb_ratio is what it would need for all of them, in "
-        "relation to the triggers. exponent is 1 where the time grows in proportion to the events.",
+        "same alerts. After a tick that fills the lists, --ticks instants are ticks of their own "
+        "(instant_ms for each, instant_per_s events a second). DuckDB finds the matches of five of "
+        "the triggers by self-joins over all events in one go (duckdb_s); duckdb_ratio is what it "
+        "would need for all of them, in relation to the triggers. exponent is 1 where the time "
+        "grows in proportion to the events.",
         epilog="examples: place bench triggers --triggers 1000 --events 100000; "
         "place bench triggers --verbosity 0.001 --variables 4",
     )
@@ -38,6 +40,7 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         ("seconds", "S", "from a variable to the next, at most"),
         ("buoys", "B", "that report, one a second in all if 600"),
         ("tick", "E", "events of a tick"),
+        ("ticks", "T", "of one instant each, measured beside the others"),
         ("seed", "X", "of buoys and triggers"),
     ):
         value = getattr(default, name)

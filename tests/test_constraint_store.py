@@ -179,6 +179,9 @@ def fed(world: World, feed: Feed) -> list[Told]:
         found = feed.take(world.events[begin:end], until)
         assert [each.instant for each in found] == sorted(each.instant for each in found)
         assert all(each.instant <= until for each in found)
+        at_once = [each for each in found if not world.graphs[each.graph].has_absent]
+        completing = [each.completing for each in at_once]
+        assert completing == sorted(completing)
         told += found
         begin = end
     bounded = all((graph.latest < UNBOUNDED).all() for graph in world.graphs.values())

@@ -92,9 +92,10 @@ class GraphTables:
 
     def __init__(self) -> None:
         self.rules = t.Rules(
-            variables=np.zeros((FIRST_ROWS, 9), np.int64),
+            variables=np.zeros((FIRST_ROWS, t.VARIABLE_COLUMNS), np.int64),
+            owners=np.full(FIRST_ROWS, -1, np.int64),
             graphs=np.zeros((FIRST_ROWS, t.GRAPH_COLUMNS), np.int64),
-            pairs=np.zeros((FIRST_ROWS, 6), np.int64),
+            pairs=np.zeros((FIRST_ROWS, t.PAIR_COLUMNS), np.int64),
             bounds=np.zeros((FIRST_ROWS, 6)),
             comparisons=np.zeros((FIRST_ROWS, 3), np.int64),
             layers=np.zeros((FIRST_ROWS, 5), np.int64),
@@ -121,7 +122,8 @@ class GraphTables:
         rows = self.rules.variables[first : first + roles]
         rows[:, t.GRAPH], rows[:, t.ROLE] = number, np.arange(roles)
         rows[:, t.FIRST], rows[:, t.BEYOND] = first, first + roles
-        rows[:, t.LIST], rows[:, t.KEPT] = -1, 0
+        rows[:, t.LIST], rows[:, t.KEPT], rows[:, t.ROOM] = -1, 0, 0
+        rows[:, t.SOONEST], rows[:, t.ALARM] = t.NEVER, t.BEGINNING
         rows[:, t.PERIOD], rows[:, t.NEEDS_PLACE] = graph.periods, has_place
         bits = np.array([bit_of(first + j) for j in range(matched)], np.int64)
         for i in range(matched):
@@ -139,7 +141,9 @@ class GraphTables:
             0,
             0,
             0,
+            0,
         )
+        self._set_alone(number, graph, layer)
         return number
 
     def remove(self, number: int) -> None:
@@ -159,6 +163,14 @@ class GraphTables:
         layer = self._layer_of(graph)
         self._leave(int(self.rules.graphs[number, t.LAYER]))
         self.rules.graphs[number, [t.STRATEGY, t.LAYER]] = graph.strategy, layer
+        self._set_alone(number, graph, layer)
+
+    def _set_alone(self, number: int, graph: Graph, layer: int) -> None:
+        """Write whether a graph has nothing to do with others while a tick is taken."""
+        is_alone, row = layer < 0 and not graph.has_absent, self.rules.graphs[number]
+        row[t.ALONE], first = is_alone, int(row[t.ORIGIN])
+        owners = number << t.ROLE_BITS | np.arange(graph.roles)
+        self.rules.owners[first : first + graph.roles] = owners if is_alone else -1
 
     def _leave(self, layer: int) -> None:
         """A graph is in a layer no more."""
@@ -200,6 +212,7 @@ class GraphTables:
         pairs, bounds = self.rules.pairs[rows], self.rules.bounds[rows]
         pairs[:, t.LATER], pairs[:, t.EARLIER] = graph.latest.ravel(), graph.latest.T.ravel()
         pairs[:, t.FLAGS], pairs[:, t.REACHABLE] = flags.ravel(), reachable.ravel()
+        pairs[:, t.TURN] = _turns(graph).ravel()
         for lengths, column in ((most.ravel(), t.MOST), (least.ravel(), t.LEAST)):
             measures = _chord(lengths, graph.sphere) ** 2
             bounds[:, column] = lengths
@@ -257,6 +270,7 @@ class GraphTables:
         """Make room for all that is in use."""
         self.rules = t.Rules(
             grown(self.rules.variables, self._variables.used),
+            grown(self.rules.owners, self._variables.used, -1),
             grown(self.rules.graphs, self._graphs.used),
             grown(self.rules.pairs, self._pairs.used),
             grown(self.rules.bounds, self._pairs.used),
@@ -264,6 +278,21 @@ class GraphTables:
             grown(self.rules.layers, self._layers.used),
             grown(self.rules.lengths, self._layers.used),
         )
+
+
+def _turns(graph: Graph) -> Longs:
+    """For each role, the others in the order in which their domains are looked for, and itself.
+
+    A domain that is empty and stays so spares the others: first come those that no later reading
+    can fill, and of these the ones whose readings lie in the least time.
+    """
+    later, earlier = graph.latest, graph.latest.T
+    width = np.minimum(later, t.UNBOUNDED >> 1) + np.minimum(earlier, t.UNBOUNDED >> 1)
+    most = np.minimum(graph.most, graph.most.T)
+    roles = np.arange(graph.roles)
+    last = np.eye(graph.roles, dtype=bool) | (roles >= graph.matched)[None, :]
+    found: Longs = np.lexsort((most, width, later >= 0, last), axis=1)
+    return found
 
 
 def grown(table: NDArray[T], rows: int, fill: int = 0) -> NDArray[T]:

@@ -10,17 +10,20 @@ In which order matches with the same completing reading are told is not said.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from place.engine.constraint_graphs import Graph, GraphTables, grown, lined
+from place.engine.constraint_ticks import Found, TriggerEvents, deal_events, put_in_order, whole
 from place.kernels import constraint_tables as t
 from place.kernels.arrays import Floats, Longs
 from place.kernels.constraint_absence import forget_waiting
-from place.kernels.constraint_entries import chain_anew, forget_list, forget_members, purge
+from place.kernels.constraint_alone import take_alone, write_readings
+from place.kernels.constraint_entries import chain_anew, forget_members, purge
 from place.kernels.constraint_events import take_events
+from place.kernels.constraint_lists import forget_list
 from place.kernels.constraint_saving import (
     free_slots,
     list_copies,
@@ -32,36 +35,7 @@ from place.kernels.constraint_saving import (
 FIRST_ROOM = 1024
 """Rows for which tables have room at first; a power of two."""
 LARGE = 1 << 16
-"""A table of matches that is longer is given away instead of copied."""
-
-
-@dataclass(frozen=True)
-class TriggerEvents:
-    """The readings of a tick in their canonical order, and the variables each of them qualifies
-    for, in ascending order."""
-
-    times: Longs
-    instants: Longs
-    streams: Longs
-    places: Floats
-    """Three columns: x, y and 0 in the plane, unit vectors on the sphere; NaN is nowhere."""
-    features: Longs
-    starts: Longs
-    variables: Longs
-
-
-@dataclass(frozen=True)
-class Found:
-    """Matches, in the order of the instants at which they are told."""
-
-    graphs: Longs
-    instants: Longs
-    completing: Longs
-    """The sequence number of the last reading of each match."""
-    slots: Longs
-    """The slots of its variables, a row for each match; −1 beyond them."""
-    blockers: tuple[Longs, Longs]
-    """Of graphs that ask more: matches, and slots of readings that may block them."""
+"""A table of matches that is longer, and hardly used, is given away."""
 
 
 class KeptReadings(NamedTuple):
@@ -81,14 +55,16 @@ class ConstraintStore:
     def __init__(self, features: int = 0) -> None:
         room = FIRST_ROOM
         self._graphs = GraphTables()
-        readings, entries = lined(room, 8), lined(room, 8)
+        readings, lists, values = lined(room, 8), lined(room, 8), lined(room, 8)
         self._shelf = t.Shelf(
             readings=readings,
             places=readings.view(np.float64),
             features=np.full((room, features), t.UNKNOWN, np.int64),
             released=np.zeros(room, np.int64),
-            entries=entries,
-            spots=entries.view(np.float64),
+            leaves=np.full((room, 3), -1, np.int64),
+            lists=lists,
+            spots=lists.view(np.float64),
+            entries=lined(room, 8),
             terms=np.zeros((room, 3), np.int64),
             heap=np.zeros((room, 2), np.int64),
             members=np.zeros(room, np.int64),
@@ -103,8 +79,10 @@ class ConstraintStore:
         self._bench = t.Bench(
             hits=np.zeros((room, 3), np.int64),
             heads=np.zeros(room, np.int64),
-            values=np.zeros((room, 3), np.int64),
-            begins=np.zeros(t.MOST_VARIABLES + 1, np.int64),
+            values=values,
+            sites=values.view(np.float64),
+            begins=np.zeros(t.MOST_VARIABLES, np.int64),
+            ends=np.zeros(t.MOST_VARIABLES, np.int64),
             limits=np.zeros(t.MOST_VARIABLES, np.int64),
             plan=np.zeros((4, t.MOST_VARIABLES), np.int64),
             header=np.zeros(t.FOUND_SLOTS, np.int64),
@@ -148,7 +126,7 @@ class ConstraintStore:
             layer = int(row[t.LAYER])
             forget_members(rules, self._shelf, self._state, layer, first, beyond)
         if 2 * self._state[t.GONE_ENTRIES] > self._state[t.HEAPED]:
-            purge(self._shelf, self._state)
+            purge(rules, self._shelf, self._state)
 
     def set_strategy(self, number: int, graph: Graph, strategy: int) -> None:
         """Find the readings of a graph in another way from now on; what is kept stays kept. The
@@ -184,6 +162,7 @@ class ConstraintStore:
                 places=readings.view(np.float64),
                 features=grown(shelf.features, self._used, t.UNKNOWN),
                 released=grown(shelf.released, self._used),
+                leaves=grown(shelf.leaves, self._used, -1),
             )
             self._free = grown(self._free, self._used)
         self._shelf.readings[slots, t.HOLDERS] = 0
@@ -215,31 +194,26 @@ class ConstraintStore:
 
     def take(self, events: TriggerEvents, slots: Longs, until: int) -> Found:
         """Take the events of a tick that ends at an instant, all instants until then with it."""
-        arrived = t.Arrived(
-            _whole(events.times),
-            _whole(events.instants),
-            _whole(events.streams),
-            np.require(events.places, np.float64, ("C", "W")),
-            _whole(events.features),
-            _whole(events.starts),
-            _whole(events.variables),
-            _whole(slots),
-        )
-        if arrived.features.shape[1] != self._shelf.features.shape[1]:
-            raise ValueError(f"events have {arrived.features.shape[1]} features")
+        if events.features.shape[1] != self._shelf.features.shape[1]:
+            raise ValueError(f"events have {events.features.shape[1]} features")
+        arrived, turns = deal_events(self._graphs.rules, events, slots)
         state = self._state
-        state[[t.AT_EVENT, t.AT_VARIABLE, t.FOUND, t.BLOCKERS]] = 0
+        state[[t.AT_GRAPH, t.AT_TURN, t.AT_EVENT, t.AT_VARIABLE, t.FOUND, t.BLOCKERS]] = 0
+        write_readings(self._shelf, arrived, state[t.NEXT_SEQUENCE])
         most = int(np.diff(arrived.starts).max(initial=0))
         heads = grown(self._bench.heads, most * t.MOST_VARIABLES)
         self._bench = self._bench._replace(heads=heads)
-        while True:
-            tables = (self._graphs.rules, self._shelf, self._outlet, self._bench)
-            need = take_events(*tables, state, arrived, until)
-            if need == t.DONE:
-                break
+        while (need := take_alone(*self._tables(), state, arrived, turns)) != t.DONE:
             self._enlarge(need)
-        state[t.NEXT_SEQUENCE] += len(arrived.times)
-        return self._given()
+        alone = int(state[t.FOUND])
+        while (need := take_events(*self._tables(), state, arrived, until)) != t.DONE:
+            self._enlarge(need)
+        found = self._given(alone, len(slots))
+        state[t.NEXT_SEQUENCE] += len(slots)
+        return found
+
+    def _tables(self) -> tuple[t.Rules, t.Shelf, t.Outlet, t.Bench]:
+        return self._graphs.rules, self._shelf, self._outlet, self._bench
 
     def next_deadline(self) -> int:
         """The first instant at which it is decided whether a match is told that waits."""
@@ -247,30 +221,30 @@ class ConstraintStore:
             return int(t.NEVER)
         return int(self._outlet.waiting[self._outlet.queue[0], t.DEADLINE])
 
-    def _given(self) -> Found:
-        """The matches of a tick, which are no longer those of the tables."""
-        rows = self._outlet.found[: self._state[t.FOUND]]
-        if len(self._outlet.found) > LARGE:
+    def _given(self, alone: int, events: int) -> Found:
+        """The matches of a tick, which are no longer those of the tables. The first `alone` of them
+        are in the order of the graphs that found them."""
+        outlet, state = self._outlet, self._state
+        rows, blockers = outlet.found[: state[t.FOUND]], outlet.blockers[: state[t.BLOCKERS]]
+        if len(outlet.found) > max(LARGE, 4 * len(rows)):
             fresh = np.zeros((FIRST_ROOM, rows.shape[1]), np.int64)
-            self._outlet = self._outlet._replace(found=fresh)
-        else:
-            rows = rows.copy()
-        matches, blocking = self._outlet.blockers[: self._state[t.BLOCKERS]].T.copy()
-        graphs, instants, completing = (rows[:, column] for column in range(t.FOUND_SLOTS))
-        return Found(graphs, instants, completing, rows[:, t.FOUND_SLOTS :], (matches, blocking))
+            self._outlet = outlet._replace(found=fresh)
+        first = int(state[t.NEXT_SEQUENCE])
+        return put_in_order(self._graphs.rules, rows, blockers, alone, first, events)
 
     def _enlarge(self, need: int) -> None:
         """Make twice as large what is too small for a kernel."""
         shelf, outlet, bench, state = self._shelf, self._outlet, self._bench, self._state
         if need == t.MORE_ENTRIES:
             rows = 2 * len(shelf.entries)
-            entries = grown(shelf.entries, rows)
             self._shelf = shelf._replace(
-                entries=entries,
-                spots=entries.view(np.float64),
+                entries=grown(shelf.entries, rows),
                 terms=grown(shelf.terms, rows),
                 heap=grown(shelf.heap, rows),
             )
+        elif need == t.MORE_ROWS:
+            lists = _doubled(shelf.lists)
+            self._shelf = shelf._replace(lists=lists, spots=lists.view(np.float64))
         elif need == t.MORE_MEMBERS:
             self._shelf = shelf._replace(members=_doubled(shelf.members))
         elif need == t.MORE_SQUARES:
@@ -287,7 +261,8 @@ class ConstraintStore:
         elif need == t.MORE_HITS:
             self._bench = bench._replace(hits=_doubled(bench.hits))
         else:
-            self._bench = bench._replace(values=_doubled(bench.values))
+            values = _doubled(bench.values)
+            self._bench = bench._replace(values=values, sites=values.view(np.float64))
 
     # What is kept
 
@@ -318,7 +293,9 @@ class ConstraintStore:
     def entries(self) -> tuple[Longs, Longs, Longs]:
         """All that is kept: slots, the variables they are kept for, and the last instants."""
         held = int(self._graphs.rules.variables[:, t.KEPT].sum())
-        slots, variables, expiries = list_entries(self._shelf, self._state, held)
+        slots, variables, expiries = list_entries(
+            self._graphs.rules, self._shelf, self._state, held
+        )
         return slots, variables, expiries
 
     def pending(self) -> tuple[Longs, Longs, Longs, Longs]:
@@ -342,8 +319,8 @@ class ConstraintStore:
     def keep(self, slots: Longs, variables: Longs, expiries: Longs) -> None:
         """Keep readings that were put, or are held already, as `entries` told it."""
         ordered = np.argsort(self.sequences(slots), kind="stable")
-        slots, variables = _whole(slots[ordered]), _whole(variables[ordered])
-        rows = (slots, variables, _whole(expiries[ordered]), self._known(slots, variables))
+        slots, variables = whole(slots[ordered]), whole(variables[ordered])
+        rows = (slots, variables, whole(expiries[ordered]), self._known(slots, variables))
         begin = 0
         self._graphs.forget_numbers()
         while begin < len(slots):
@@ -378,7 +355,7 @@ class ConstraintStore:
         padded[:, : slots.shape[1]] = slots[:, :width]
         while self._state[t.QUEUED] + len(graphs) > len(self._outlet.queue):
             self._enlarge(t.MORE_WAITING)
-        rows = (_whole(graphs), _whole(deadlines), _whole(completing), padded)
+        rows = (whole(graphs), whole(deadlines), whole(completing), padded)
         restore_waiting(self._shelf, self._outlet, self._state, *rows)
         self._measure()
 
@@ -457,12 +434,6 @@ class ConstraintStore:
         state = self._state
         state[t.PEAK] = max(state[t.PEAK], state[t.HELD])
         state[t.PEAK_ENTRIES] = max(state[t.PEAK_ENTRIES], state[t.HELD_ENTRIES])
-
-
-def _whole(column: Any) -> Longs:
-    """Whole numbers in one piece, which may be written: another layout is another compilation."""
-    made: Longs = np.require(column, np.int64, ("C", "W"))
-    return made
 
 
 def _doubled(table: Longs) -> Longs:

@@ -15,7 +15,7 @@ import numpy as np
 from place.engine.abstraction import Abstraction
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
-from place.engine.constraint_store import Found
+from place.engine.constraint_ticks import Found
 from place.engine.held_readings import HeldReadings
 from place.engine.multiset import longer
 from place.engine.operators.contract import Parameters

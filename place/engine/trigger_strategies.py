@@ -23,15 +23,15 @@ from place.plan.trigger import STRATEGIES
 
 EVERY = 20_000
 """Events after which strategies are looked at again."""
-WORTHWHILE = 16.0
+WORTHWHILE = 32.0
 """Pairs for each reading of a trigger that have to be compared before squares are thought of."""
-SAMPLE = 256
+SAMPLE = 64
 """Readings of a trigger whose squares are looked at, at most."""
 FEW = 16
 """Readings of which too little is known."""
 CLEARLY = 2.0
 """How many times as cheap the other way has to be."""
-SQUARE, MEMBER = 3.0, 4.0
+SQUARE, MEMBER = 4.0, 10.0
 """What a square that is looked up costs, and a reading in it, in pairs of a list."""
 
 

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
-from place.engine.constraint_store import ConstraintStore, TriggerEvents
+from place.engine.constraint_store import ConstraintStore
+from place.engine.constraint_ticks import TriggerEvents
 from place.engine.heard import readings_in_order
 from place.engine.held_readings import HeldReadings, places_of
 from place.engine.matrix import Place

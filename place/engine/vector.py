@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.engine.columns import DTYPES, Columns, Dictionary
+from place.engine.row_sums import sum_rows
 from place.kernels.arrays import Bools, Longs
 from place.kernels.distances import distances
 from place.model import schema
 from place.model.space import Space
 from place.model.time import EARLIEST, LATEST
 from place.model.types import SMALLEST, Type
-from place.plan.evaluate import call, like
+from place.plan.evaluate import like
 from place.plan.expression import (
     OVER_VALUES,
     And,
@@ -261,20 +262,7 @@ class _Rows:
             is_less = np.less if function == "MIN" else np.greater
             ranks = self._dictionary.ranks() if kind is Type.STRING else None
             return reduce(lambda one, other: _lesser(one, other, is_less, ranks), arguments)
-        sizes = {len(part) for a in arguments for part in (a.values, a.nulls)}
-        size = max(sizes) if min(sizes) else 0
-        columns = [
-            [
-                None if is_null else value
-                for value, is_null in zip(
-                    _of_size(a.values, size).tolist(), _of_size(a.nulls, size).tolist(), strict=True
-                )
-            ]
-            for a in arguments
-        ]
-        made = [call(function, list(values), kind) for values in zip(*columns, strict=True)]
-        nulls = np.array([value is None for value in made], np.bool_)
-        return Vector(np.array([value or 0 for value in made], DTYPES[kind]), nulls)
+        return _total(function, arguments, kind)
 
 
 # Three-valued logic
@@ -417,6 +405,18 @@ def _lesser(
         before = np.zeros(1, np.bool_)
     chosen = one.nulls | (before & ~other.nulls)
     return Vector(np.where(chosen, other.values, one.values), one.nulls & other.nulls)
+
+
+def _total(function: str, arguments: Sequence[Vector], kind: Type) -> Vector:
+    """The SUM or the AVG over the arguments of each row: exact, and rounded as aggregates are."""
+    sizes = {len(part) for a in arguments for part in (a.values, a.nulls)}
+    size = max(sizes) if min(sizes) else 0
+    values = np.stack([_of_size(a.values, size) for a in arguments], axis=1)
+    present = ~np.stack([_of_size(a.nulls, size) for a in arguments], axis=1)
+    found = sum_rows(values, present, is_interval=kind is Type.INTERVAL)
+    is_sum = function == "SUM"
+    numbers, nulls = (found.sums, found.no_sum) if is_sum else (found.means, found.no_mean)
+    return _bounded(numbers.view(DTYPES[kind]), nulls, kind)
 
 
 def _as(found: Vector, kind: Type) -> Vector:

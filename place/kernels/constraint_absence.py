@@ -7,7 +7,7 @@ of the table of what waits, by deadline and then by serial number.
 
 from __future__ import annotations
 
-from place.kernels.constraint_entries import hold, release
+from place.kernels.constraint_holders import hold, release
 from place.kernels.constraint_pairs import is_consistent, latest_instant
 from place.kernels.constraint_tables import (
     ASKS_MORE,
@@ -20,14 +20,15 @@ from place.kernels.constraint_tables import (
     FOUND,
     FOUND_SLOTS,
     FREE_WAITING,
+    KEPT,
     LATER,
     LIST,
+    LISTED_SLOT,
     MATCHED,
     MATCHES,
     MORE_BLOCKERS,
     MORE_FOUND,
     NEVER,
-    NEXT,
     NEXT_SERIAL,
     ORIGIN,
     PAIRS,
@@ -35,13 +36,11 @@ from place.kernels.constraint_tables import (
     QUEUED,
     ROLES,
     SERIAL,
-    SLOT,
     TIME,
     UNBOUNDED,
     USED_WAITING,
     WAITING_SLOTS,
     WAITS_FOR,
-    WHEN,
 )
 from place.kernels.uncounted import uncounted
 
@@ -168,18 +167,20 @@ def _judge(rules, shelf, outlet, state, match):
         time = shelf.readings[match[WAITING_SLOTS + p], TIME]
         low = max(low, time - rules.pairs[row + p, LATER])
         high = min(high, time + rules.pairs[row + p, EARLIER])
-    entries, blockers, count = shelf.entries, outlet.blockers, state[BLOCKERS]
-    entry = rules.variables[rules.graphs[graph, ORIGIN] + matched, LIST]
-    while entry >= 0 and entries[entry, WHEN] >= low:
-        slot = entries[entry, SLOT]
-        if entries[entry, WHEN] <= high and _fits(rules, shelf, graph, match, slot):
+    lists, blockers, count = shelf.lists, outlet.blockers, state[BLOCKERS]
+    absent = rules.graphs[graph, ORIGIN] + matched
+    begin = rules.variables[absent, LIST]
+    for row in range(begin + rules.variables[absent, KEPT] - 1, begin - 1, -1):
+        if lists[row, TIME] < low:
+            break
+        slot = lists[row, LISTED_SLOT]
+        if lists[row, TIME] <= high and _fits(rules, shelf, graph, match, slot):
             if not asks_more:
                 return 0
             if count == len(blockers):
                 return -1
             blockers[count, 0], blockers[count, 1] = state[FOUND], slot
             count += 1
-        entry = entries[entry, NEXT]
     state[BLOCKERS] = count
     return 1
 

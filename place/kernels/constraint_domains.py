@@ -1,7 +1,7 @@
 """The domains of variables beside a new reading: kept readings that fit it, by lists or by squares.
 
-By lists, the domain of each variable is read from its newest reading back until times are too
-early. By squares, a layer is asked once for all variables that a reading qualifies for: what is
+By lists, the domain of a variable is read from its newest reading back until times are too early.
+By squares, a layer is asked once for all variables that a reading qualifies for: what is
 found near it is compared by the members that it is kept for, and put into a list of *hits* for each
 of the reading's variables and each other role.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from place.kernels.constraint_entries import key_of, square_on
-from place.kernels.constraint_pairs import is_consistent
+from place.kernels.constraint_pairs import do_rows_fit, is_consistent
 from place.kernels.constraint_tables import (
     ASKED,
     ASKED_FOR,
@@ -26,11 +26,10 @@ from place.kernels.constraint_tables import (
     KEPT,
     KEY,
     KIND,
+    LATER,
     LAYER,
     LIST,
-    LISTED_X,
-    LISTED_Y,
-    LISTED_Z,
+    LISTED_SLOT,
     MASK,
     MATCHED,
     MEMBERS,
@@ -50,9 +49,9 @@ from place.kernels.constraint_tables import (
     STEPS,
     TIME,
     VALUE_ENTRY,
+    VALUE_MARK,
     VALUE_SLOT,
     WANTED,
-    WHEN,
     X,
     Y,
     Z,
@@ -64,71 +63,61 @@ ROUNDING = 4e-16
 
 
 @uncounted_inline
-def domains_by_lists(rules, shelf, bench, graph, role, slot, instant):
-    """The domains of the variables beside a reading, out of their lists.
+def domain_by_list(rules, shelf, bench, graph, role, slot, j, at):
+    """Put the readings in the list of a variable that fit a new one behind the first `at` values.
 
-    Returns how many pairs were compared, or −1 if there is no room, and whether a variable has no
-    reading and cannot have one any more; then the domains are not complete.
+    Returns how many there are then, −1 if there is no room, and how many pairs were compared. What
+    expires before the new reading is not in the list any more.
     """
-    values, begins, limits, entries = bench.values, bench.begins, bench.limits, shelf.entries
-    first, matched = rules.graphs[graph, ORIGIN], rules.graphs[graph, MATCHED]
-    row = rules.graphs[graph, PAIRS] + role * rules.graphs[graph, ROLES]
-    for j in range(matched):
-        is_empty = rules.variables[first + j, KEPT] == 0 or rules.pairs[row + j, REACHABLE] == 0
-        if is_empty and limits[j] < instant and j != role:
-            return 0, True
-    steps, at, time, spots = 0, 0, shelf.readings[slot, TIME], shelf.spots
-    x, y, z = shelf.places[slot, X], shelf.places[slot, Y], shelf.places[slot, Z]
-    for j in range(matched):
-        begins[j] = at
-        if j == role:
+    values, lists, spots = bench.values, shelf.lists, shelf.spots
+    readings, places = shelf.readings, shelf.places
+    pair = rules.graphs[graph, PAIRS] + role * rules.graphs[graph, ROLES] + j
+    variable = rules.graphs[graph, ORIGIN] + j
+    time = readings[slot, TIME]
+    lowest, highest = time - rules.pairs[pair, EARLIER], time + rules.pairs[pair, LATER]
+    x, y, z = places[slot, X], places[slot, Y], places[slot, Z]
+    has_most = rules.pairs[pair, FLAGS] & HAS_MOST
+    unsure = rules.bounds[pair, MOST_UNSURE] if has_most else np.inf
+    begin = rules.variables[variable, LIST]
+    row = begin + rules.variables[variable, KEPT] - 1
+    while row >= begin and lists[row, TIME] > highest:
+        row -= 1
+    last = row
+    while row >= begin and lists[row, TIME] >= lowest:
+        # What is surely too far is known without all that a pair may ask.
+        du, dv, dw = x - spots[row, X], y - spots[row, Y], z - spots[row, Z]
+        other, one = lists[row, LISTED_SLOT], row
+        row -= 1
+        if (has_most and not du * du + dv * dv + dw * dw <= unsure) or other == slot:
             continue
-        if rules.pairs[row + j, REACHABLE]:
-            entry = rules.variables[first + j, LIST]
-            lowest = time - rules.pairs[row + j, EARLIER]
-            has_most = rules.pairs[row + j, FLAGS] & HAS_MOST
-            unsure = rules.bounds[row + j, MOST_UNSURE] if has_most else np.inf
-            while entry >= 0 and entries[entry, WHEN] >= lowest:
-                # What is surely too far is known without a look at the reading itself.
-                du, dv = x - spots[entry, LISTED_X], y - spots[entry, LISTED_Y]
-                dw = z - spots[entry, LISTED_Z]
-                other = entries[entry, SLOT]
-                is_far = has_most and not du * du + dv * dv + dw * dw <= unsure
-                steps += 1
-                is_asked = not is_far and other != slot
-                if is_asked and is_consistent(rules, shelf, row + j, slot, other):
-                    if at == len(values):
-                        return -1, False
-                    values[at, VALUE_ENTRY], values[at, VALUE_SLOT] = entry, other
-                    at += 1
-                entry = entries[entry, NEXT]
-        if at == begins[j] and limits[j] < instant:
-            return steps, True
-    begins[matched] = at
-    return steps, False
+        rows = (readings, places, slot, lists, spots, one)
+        if do_rows_fit(rules, shelf.features, pair, slot, other, *rows):
+            if at == len(values):
+                return -1, last - row
+            for column in range(values.shape[1]):
+                values[at, column] = lists[one, column]
+            values[at, VALUE_ENTRY], values[at, VALUE_MARK] = one, 0
+            at += 1
+    return at, last - row
 
 
 @uncounted_inline
-def domains_by_hits(rules, bench, graph, role, position, instant):
-    """The domains of the variables beside a reading, out of the hits of one of its variables.
-
-    Returns whether there was room, and whether a variable has no reading and cannot have one.
-    """
-    values, begins, hits = bench.values, bench.begins, bench.hits
-    matched, at = rules.graphs[graph, MATCHED], 0
-    for j in range(matched):
-        begins[j] = at
-        hit = bench.heads[position * MOST_VARIABLES + j]
-        while hit >= 0:
-            if at == len(values):
-                return False, False
-            values[at, VALUE_ENTRY], values[at, VALUE_SLOT] = hits[hit, 1], hits[hit, 2]
-            at += 1
-            hit = hits[hit, 0]
-        if at == begins[j] and j != role and bench.limits[j] < instant:
-            return True, True
-    begins[matched] = at
-    return True, False
+def domain_by_hits(shelf, bench, position, j, at):
+    """Put the hits of a reading's variable for another behind the first `at` values. Returns how
+    many there are then, −1 if there is no room."""
+    values, hits = bench.values, bench.hits
+    hit = bench.heads[position * MOST_VARIABLES + j]
+    while hit >= 0:
+        if at == len(values):
+            return -1
+        slot = hits[hit, 2]
+        for column in range(values.shape[1]):
+            values[at, column] = shelf.readings[slot, column]
+        values[at, VALUE_ENTRY], values[at, VALUE_MARK] = hits[hit, 1], 0
+        values[at, VALUE_SLOT] = slot
+        at += 1
+        hit = hits[hit, 0]
+    return at
 
 
 @uncounted_inline

@@ -1,16 +1,21 @@
-"""Entries: readings that are kept until an instant, in lists of variables or in squares.
+"""Entries: readings that are kept until an instant in squares.
 
-A list belongs to one variable and is in the order of times, the newest first. A square belongs to
-a layer, which is all graphs whose readings are found in squares of one size; a reading is there
-once, with its *members*, the variables that it is kept for. Squares are chains of a hash table.
-Entries expire by a heap, in which an entry may stand with an earlier instant than its own.
+A square belongs to a layer, which is all graphs whose readings are found in squares of one size; a
+reading is there once, with its *members*, the variables that it is kept for. Squares are chains of
+a hash table. Entries expire by a heap, in which an entry may stand with an earlier instant than its
+own, and in which lists (place/kernels/constraint_lists.py) stand, too.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from place.kernels.constraint_heap import push_expiry, sink_expiry
+from place.kernels.constraint_holders import hold, release
+from place.kernels.constraint_lists import sound_alarm
 from place.kernels.constraint_tables import (
+    ALARM,
+    BEGINNING,
     COPIES,
     COUNT,
     EXPIRY,
@@ -19,30 +24,20 @@ from place.kernels.constraint_tables import (
     GONE,
     GONE_ENTRIES,
     HEAPED,
-    HELD,
     HELD_ENTRIES,
-    HOLDERS,
     KEPT,
     KEY,
     KIND,
-    LIST,
-    LISTED_X,
-    LISTED_Y,
-    LISTED_Z,
     MASK,
     MEMBERS,
     NEXT,
     OWNER,
     PREVIOUS,
-    RELEASED,
     SCALE,
-    SEQUENCE,
     SLOT,
-    TIME,
     USE,
     USED_ENTRIES,
     USED_MEMBERS,
-    WHEN,
     X,
     Y,
     Z,
@@ -54,54 +49,7 @@ FAR = 2.0**61
 
 
 @uncounted_inline
-def hold(shelf, state, slot):
-    """One more holds the reading at a slot."""
-    if shelf.readings[slot, HOLDERS] == 0:
-        state[HELD] += 1
-    shelf.readings[slot, HOLDERS] += 1
-
-
-@uncounted_inline
-def release(shelf, state, slot):
-    """One less holds the reading at a slot."""
-    shelf.readings[slot, HOLDERS] -= 1
-    if shelf.readings[slot, HOLDERS] == 0:
-        state[HELD] -= 1
-        shelf.released[state[RELEASED]] = slot
-        state[RELEASED] += 1
-
-
-@uncounted_inline
-def push_expiry(heap, size, key, entry):
-    """Put an entry into a heap of this size."""
-    at = size
-    while at > 0:
-        above = (at - 1) >> 1
-        if heap[above, 0] <= key:
-            break
-        heap[at, 0], heap[at, 1] = heap[above, 0], heap[above, 1]
-        at = above
-    heap[at, 0], heap[at, 1] = key, entry
-
-
-@uncounted_inline
-def sink_expiry(heap, size, at, key, entry):
-    """Put an entry at a place of the heap or below it."""
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
-            child += 1
-        if heap[child, 0] >= key:
-            break
-        heap[at, 0], heap[at, 1] = heap[child, 0], heap[child, 1]
-        at = child
-    heap[at, 0], heap[at, 1] = key, entry
-
-
-@uncounted_inline
-def _new_entry(shelf, state, slot, expiry, use, owner):
+def _new_entry(shelf, state, slot, expiry, use, layer):
     """An entry that is in the heap and holds its reading, but is not linked."""
     entry = state[FREE_ENTRY]
     if entry >= 0:
@@ -110,41 +58,13 @@ def _new_entry(shelf, state, slot, expiry, use, owner):
         entry = state[USED_ENTRIES]
         state[USED_ENTRIES] += 1
     shelf.entries[entry, SLOT] = slot
-    shelf.entries[entry, WHEN] = shelf.readings[slot, TIME]
     terms = shelf.terms
-    terms[entry, EXPIRY], terms[entry, USE], terms[entry, OWNER] = expiry, use, owner
+    terms[entry, EXPIRY], terms[entry, USE], terms[entry, OWNER] = expiry, use, layer
     push_expiry(shelf.heap, state[HEAPED], expiry, entry)
     state[HEAPED] += 1
     state[HELD_ENTRIES] += 1
     hold(shelf, state, slot)
     return entry
-
-
-@uncounted_inline
-def keep_in_list(rules, shelf, state, variable, slot, expiry, use):
-    """Keep a reading in the list of a variable, where its time puts it."""
-    entry = _new_entry(shelf, state, slot, expiry, use, variable)
-    entries = shelf.entries
-    when, number = entries[entry, WHEN], shelf.readings[slot, SEQUENCE]
-    before, after = -1, rules.variables[variable, LIST]
-    while after >= 0 and (
-        entries[after, WHEN] > when
-        or (
-            entries[after, WHEN] == when and shelf.readings[entries[after, SLOT], SEQUENCE] > number
-        )
-    ):
-        before, after = after, entries[after, NEXT]
-    entries[entry, PREVIOUS], entries[entry, NEXT] = before, after
-    spots, places = shelf.spots, shelf.places
-    spots[entry, LISTED_X], spots[entry, LISTED_Y] = places[slot, X], places[slot, Y]
-    spots[entry, LISTED_Z] = places[slot, Z]
-    if before >= 0:
-        entries[before, NEXT] = entry
-    else:
-        rules.variables[variable, LIST] = entry
-    if after >= 0:
-        entries[after, PREVIOUS] = entry
-    rules.variables[variable, KEPT] += 1
 
 
 @uncounted_inline
@@ -175,7 +95,7 @@ def bit_of(variable):
 @uncounted_inline
 def keep_in_square(rules, shelf, state, layer, slot, expiry, use):
     """Keep a reading in its square of a layer, for no variable yet."""
-    entry = _new_entry(shelf, state, slot, expiry, use, ~layer)
+    entry = _new_entry(shelf, state, slot, expiry, use, layer)
     scale, kind = rules.lengths[layer, SCALE], rules.layers[layer, KIND]
     x = square_on(shelf.places[slot, X], scale) if kind > 0 else 0
     y = square_on(shelf.places[slot, Y], scale) if kind > 0 else 0
@@ -204,7 +124,7 @@ def _chain(shelf, entry):
 def chain_anew(shelf, state):
     """Put all entries of squares into a hash table that is empty."""
     for entry in range(state[USED_ENTRIES]):
-        if shelf.terms[entry, OWNER] < 0:
+        if shelf.terms[entry, OWNER] != GONE:
             _chain(shelf, entry)
 
 
@@ -255,25 +175,20 @@ def _free_block(members, state, begin, count):
 @uncounted_inline
 def _drop(rules, shelf, state, entry):
     """Nobody keeps an entry any more; its row is still in the heap."""
-    entries, owner = shelf.entries, shelf.terms[entry, OWNER]
+    entries = shelf.entries
     before, after = entries[entry, PREVIOUS], entries[entry, NEXT]
     if after >= 0:
         entries[after, PREVIOUS] = before
     if before >= 0:
         entries[before, NEXT] = after
-    elif owner >= 0:
-        rules.variables[owner, LIST] = after
     else:
         shelf.squares[entries[entry, KEY] & (len(shelf.squares) - 1)] = after
-    if owner >= 0:
-        rules.variables[owner, KEPT] -= 1
-    else:
-        begin, count = entries[entry, MEMBERS], entries[entry, COUNT]
-        for k in range(begin, begin + count):
-            rules.variables[shelf.members[k], KEPT] -= 1
-        if count > 0:
-            _free_block(shelf.members, state, begin, count)
-        state[COPIES] -= 1
+    begin, count = entries[entry, MEMBERS], entries[entry, COUNT]
+    for k in range(begin, begin + count):
+        rules.variables[shelf.members[k], KEPT] -= 1
+    if count > 0:
+        _free_block(shelf.members, state, begin, count)
+    state[COPIES] -= 1
     shelf.terms[entry, OWNER] = GONE
     state[HELD_ENTRIES] -= 1
     release(shelf, state, entries[entry, SLOT])
@@ -285,6 +200,14 @@ def expire(rules, shelf, state, upto):
     heap, terms = shelf.heap, shelf.terms
     while state[HEAPED] > 0 and heap[0, 0] <= upto:
         entry, size = heap[0, 1], state[HEAPED]
+        if entry < 0:
+            again = sound_alarm(rules, shelf, state, ~entry, heap[0, 0], upto)
+            if again != BEGINNING:
+                sink_expiry(heap, size, 0, again, entry)
+                continue
+            state[HEAPED] = size - 1
+            sink_expiry(heap, size - 1, 0, heap[size - 1, 0], heap[size - 1, 1])
+            continue
         is_gone = terms[entry, OWNER] == GONE
         if not is_gone and terms[entry, EXPIRY] > upto:
             sink_expiry(heap, size, 0, terms[entry, EXPIRY], entry)
@@ -305,22 +228,11 @@ def _free_row(shelf, state, entry):
 
 
 @uncounted
-def forget_list(rules, shelf, state, variable):
-    """Drop what the list of a variable keeps."""
-    entry = rules.variables[variable, LIST]
-    while entry >= 0:
-        after = shelf.entries[entry, NEXT]
-        _drop(rules, shelf, state, entry)
-        state[GONE_ENTRIES] += 1
-        entry = after
-
-
-@uncounted
 def forget_members(rules, shelf, state, layer, first, beyond):
     """Keep nothing for some variables in the squares of a layer."""
     entries, members = shelf.entries, shelf.members
     for entry in range(state[USED_ENTRIES]):
-        if shelf.terms[entry, OWNER] != ~layer:
+        if shelf.terms[entry, OWNER] != layer:
             continue
         begin, count = entries[entry, MEMBERS], entries[entry, COUNT]
         left = 0
@@ -348,12 +260,15 @@ def forget_members(rules, shelf, state, layer, first, beyond):
 
 
 @uncounted
-def purge(shelf, state):
+def purge(rules, shelf, state):
     """Take what is gone out of the heap."""
     heap, left = shelf.heap, 0
     for k in range(state[HEAPED]):
         entry = heap[k, 1]
-        if shelf.terms[entry, OWNER] == GONE:
+        if entry < 0:
+            if rules.variables[~entry, ALARM] != heap[k, 0]:
+                continue
+        elif shelf.terms[entry, OWNER] == GONE:
             _free_row(shelf, state, entry)
             continue
         push_expiry(heap, left, heap[k, 0], entry)

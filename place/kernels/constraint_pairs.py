@@ -114,21 +114,31 @@ def _all_hold(comparisons, begin, end, features, one, other):
 @uncounted_inline
 def is_consistent(rules, shelf, pair, one, other):
     """Do the readings at two slots fit the first and the second variable of a pair?"""
-    pairs, readings = rules.pairs, shelf.readings
-    later = readings[other, TIME] - readings[one, TIME]
+    readings, places = shelf.readings, shelf.places
+    rows = (readings, places, one, readings, places, other)
+    return do_rows_fit(rules, shelf.features, pair, one, other, *rows)
+
+
+@uncounted_inline
+def do_rows_fit(rules, features, pair, slot, other_slot, table, places, row, others, sites, other):
+    """The same of a row of one table and another of another, which have times, sequence numbers and
+    places in the same columns: readings, rows of lists, values of domains."""
+    pairs = rules.pairs
+    later = others[other, TIME] - table[row, TIME]
     if later > pairs[pair, LATER] or -later > pairs[pair, EARLIER]:
         return False
     flags = pairs[pair, FLAGS]
     if flags & (HAS_MOST | HAS_LEAST):
-        places = shelf.places
-        du = places[one, X] - places[other, X]
-        dv = places[one, Y] - places[other, Y]
-        dw = places[one, Z] - places[other, Z]
+        du = places[row, X] - sites[other, X]
+        dv = places[row, Y] - sites[other, Y]
+        dw = places[row, Z] - sites[other, Z]
         if not _is_apart(du * du + dv * dv + dw * dw, flags, rules.bounds, pair):
             return False
     if flags & (BEFORE | AFTER):
-        is_before = readings[one, SEQUENCE] < readings[other, SEQUENCE]
+        is_before = table[row, SEQUENCE] < others[other, SEQUENCE]
         if (flags & BEFORE and not is_before) or (flags & AFTER and is_before):
             return False
     begin, end = pairs[pair, BEGIN], pairs[pair, END]
-    return begin == end or _all_hold(rules.comparisons, begin, end, shelf.features, one, other)
+    if begin == end:
+        return True
+    return _all_hold(rules.comparisons, begin, end, features, slot, other_slot)

@@ -6,8 +6,9 @@ import numpy as np
 from numba import njit
 
 from place.kernels.constraint_absence import let_wait
-from place.kernels.constraint_entries import add_member, keep_in_list, keep_in_square
-from place.kernels.constraint_events import last_use
+from place.kernels.constraint_entries import add_member, keep_in_square
+from place.kernels.constraint_lists import has_room, keep_in_list
+from place.kernels.constraint_readings import last_use
 from place.kernels.constraint_tables import (
     COPIES,
     COUNT,
@@ -17,14 +18,20 @@ from place.kernels.constraint_tables import (
     GRAPH,
     HEAPED,
     HOLDERS,
+    KEPT,
     LAYER,
+    LIST,
+    LISTED_EXPIRY,
+    LISTED_SLOT,
     MATCHED,
     MEMBERS,
     MORE_ENTRIES,
     MORE_MEMBERS,
+    MORE_ROWS,
     MORE_SQUARES,
     OWNER,
     ROLE,
+    ROOM,
     SEQUENCE,
     SLOT,
     STORED,
@@ -37,16 +44,24 @@ from place.kernels.constraint_tables import (
 
 
 @njit(nogil=True, cache=True)
-def list_entries(shelf, state, count):
+def list_entries(rules, shelf, state, count):
     """The slot, the variable and the last instant of all that is kept, which is `count` rows."""
     rows, at = np.empty((3, count), np.int64), 0
-    for entry in range(state[USED_ENTRIES]):
-        owner, begin = shelf.terms[entry, OWNER], shelf.entries[entry, MEMBERS]
-        if owner == GONE:
+    for variable in range(len(rules.variables)):
+        if rules.variables[variable, ROOM] == 0:
             continue
-        for k in range(1 if owner >= 0 else shelf.entries[entry, COUNT]):
+        begin = rules.variables[variable, LIST]
+        for row in range(begin, begin + rules.variables[variable, KEPT]):
+            rows[0, at], rows[1, at] = shelf.lists[row, LISTED_SLOT], variable
+            rows[2, at] = shelf.lists[row, LISTED_EXPIRY]
+            at += 1
+    for entry in range(state[USED_ENTRIES]):
+        if shelf.terms[entry, OWNER] == GONE:
+            continue
+        begin = shelf.entries[entry, MEMBERS]
+        for k in range(shelf.entries[entry, COUNT]):
             rows[0, at] = shelf.entries[entry, SLOT]
-            rows[1, at] = owner if owner >= 0 else shelf.members[begin + k]
+            rows[1, at] = shelf.members[begin + k]
             rows[2, at] = shelf.terms[entry, EXPIRY]
             at += 1
     return rows
@@ -57,9 +72,9 @@ def list_copies(shelf, state):
     """The entries of squares with their slots and layers."""
     rows, at = np.empty((3, state[COPIES]), np.int64), 0
     for entry in range(state[USED_ENTRIES]):
-        if shelf.terms[entry, OWNER] < 0:
+        if shelf.terms[entry, OWNER] != GONE:
             rows[0, at], rows[1, at] = entry, shelf.entries[entry, SLOT]
-            rows[2, at] = ~shelf.terms[entry, OWNER]
+            rows[2, at] = shelf.terms[entry, OWNER]
             at += 1
     return rows
 
@@ -84,6 +99,8 @@ def restore_entries(rules, shelf, state, limits, slots, variables, expiries, kno
         else:
             layer = -1
         if layer < 0:
+            if not has_room(rules, shelf, state, variable):
+                return MORE_ROWS, k
             keep_in_list(rules, shelf, state, variable, slot, expiry, use)
             continue
         entry, number = known[k], shelf.readings[slot, SEQUENCE]

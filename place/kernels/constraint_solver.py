@@ -7,7 +7,7 @@ out of the domains that follow, by a mark with its depth; a domain without readi
 
 from __future__ import annotations
 
-from place.kernels.constraint_pairs import is_consistent
+from place.kernels.constraint_pairs import do_rows_fit
 from place.kernels.constraint_tables import (
     FOUND_SLOTS,
     MATCHED,
@@ -23,34 +23,34 @@ from place.kernels.uncounted import uncounted
 
 
 @uncounted
-def solve(rules, shelf, found, count, graph, role, begins, values, plan, header, slot):
+def solve(rules, features, found, count, graph, role, bench, slot):
     """Write the matches in which the variable of a role has the reading at a slot behind the
-    `count` that are found; `values[begins[j]:begins[j + 1]]` is the domain of variable j, and
-    `header` begins each row. `plan` is room for four rows.
+    `count` that are found. On the bench, `values[begins[j]:ends[j]]` is the domain of variable j,
+    and `header` begins each row.
 
     Returns how many are found then, and how many pairs were compared. Instead of the first, −1 says
     that there is no room, and −2 that the search is too long.
     """
     matched, roles = rules.graphs[graph, MATCHED], rules.graphs[graph, ROLES]
     offset = rules.graphs[graph, PAIRS]
+    begins, ends, values, sites = bench.begins, bench.ends, bench.values, bench.sites
+    plan, header = bench.plan, bench.header
     order, cursors, chosen, dirty = plan[0], plan[1], plan[2], plan[3]
     for k in range(MOST_VARIABLES):
         chosen[k], dirty[k] = -1, 0
     chosen[role] = slot
-    last = _by_size(order, begins, matched, role)
-    for p in range(begins[matched]):
-        values[p, VALUE_MARK] = 0
+    last = _by_size(order, begins, ends, matched, role)
     steps, depth, most = 0, 0, count + MOST_MATCHES
     cursors[0] = begins[order[0]]
     while depth >= 0:
         if dirty[depth]:
             dirty[depth] = 0
             for d in range(depth + 1, last + 1):
-                for q in range(begins[order[d]], begins[order[d] + 1]):
+                for q in range(begins[order[d]], ends[order[d]]):
                     if values[q, VALUE_MARK] == depth + 1:
                         values[q, VALUE_MARK] = 0
         j = order[depth]
-        p, end = cursors[depth], begins[j + 1]
+        p, end = cursors[depth], ends[j]
         while p < end and values[p, VALUE_MARK] != 0:
             p += 1
         if p == end:
@@ -73,11 +73,12 @@ def solve(rules, shelf, found, count, graph, role, begins, values, plan, header,
         for d in range(depth + 1, last + 1):
             k = order[d]
             pair, left = offset + j * roles + k, 0
-            for q in range(begins[k], begins[k + 1]):
+            for q in range(begins[k], ends[k]):
                 if values[q, VALUE_MARK] == 0:
                     steps += 1
-                    other = values[q, VALUE_SLOT]
-                    if other != chosen[j] and is_consistent(rules, shelf, pair, chosen[j], other):
+                    one, other = chosen[j], values[q, VALUE_SLOT]
+                    rows = (values, sites, p, values, sites, q)
+                    if other != one and do_rows_fit(rules, features, pair, one, other, *rows):
                         left += 1
                     else:
                         values[q, VALUE_MARK] = depth + 1
@@ -91,14 +92,14 @@ def solve(rules, shelf, found, count, graph, role, begins, values, plan, header,
 
 
 @uncounted
-def _by_size(order, begins, matched, role):
+def _by_size(order, begins, ends, matched, role):
     """The other variables in the order of the sizes of their domains; the place of the last."""
     count = 0
     for j in range(matched):
         if j == role:
             continue
-        size, at = begins[j + 1] - begins[j], count
-        while at > 0 and begins[order[at - 1] + 1] - begins[order[at - 1]] > size:
+        size, at = ends[j] - begins[j], count
+        while at > 0 and ends[order[at - 1]] - begins[order[at - 1]] > size:
             order[at] = order[at - 1]
             at -= 1
         order[at] = j

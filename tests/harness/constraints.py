@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from place.engine.constraint_graphs import Graph
-from place.engine.constraint_store import ConstraintStore, Found, TriggerEvents
+from place.engine.constraint_store import ConstraintStore
+from place.engine.constraint_ticks import Found, TriggerEvents
 from place.kernels.constraint_tables import NEVER, UNBOUNDED, UNKNOWN
 from place.model.space import Space, distance, unit_vector
 
