@@ -33,14 +33,18 @@ class PartialAnswer:
     ended: tuple[int, ...] = ()
 
     def of_query(self, name: str) -> PartialAnswer | None:
-        """The part of one query, or None."""
+        """The part of one query, without the others that were found with it, or None."""
         places = [i for i, query in enumerate(self.queries) if query.name == name]
         if not places:
             return None
-        flow = self.flow.take(np.flatnonzero(self.flow.queries == places[0]))
-        mine = np.flatnonzero(flow.marks.queries == places[0])
-        marks = Marks(flow.marks.queries[mine], flow.marks.instants[mine], flow.marks.signs[mine])
-        return replace(self, flow=replace(flow, marks=marks))
+        place = places[0]
+        flow = self.flow.take(np.flatnonzero(self.flow.queries == place))
+        mine = np.flatnonzero(flow.marks.queries == place)
+        first = np.zeros(len(mine), np.int64)
+        marks = Marks(first, flow.marks.instants[mine], flow.marks.signs[mine])
+        flow = replace(flow, queries=np.zeros(len(flow.queries), np.int64), marks=marks)
+        ended = (0,) if place in self.ended else ()
+        return replace(self, queries=(self.queries[place],), flow=flow, ended=ended)
 
 
 Found = Change | PartialAnswer
