@@ -12,7 +12,6 @@ from place.errors import ConfigurationError
 from place.model.reading import Advance, Reading
 from place.runtime.durable.deltas import NotKept
 from place.runtime.durable.kept_ticks import Keep
-from place.runtime.durable.storage import Storage
 from place.runtime.durable.told import write_told
 from place.runtime.local import told_of
 from place.runtime.spark.session import start_session
@@ -155,21 +154,3 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
 def write_csv_in(directory: Path, number: int) -> None:
     (directory / "in").mkdir(exist_ok=True)
     write_csv(directory / "in" / f"{number}.csv", [reading(1, 1, 1, number)])
-
-
-def test_the_storage_need_not_be_a_directory_of_this_machine(tmp_path: Path) -> None:
-    class Far(Storage):
-        is_local = False
-
-    far = Far(str(tmp_path))
-    assert far.write("a/b", lambda out: out.write(b"one")) == 3
-    assert far.publish("a/c", b"two")
-    assert not far.publish("a/c", b"three")
-    assert far.read("a/c") == b"two"
-    with far.open("a/b") as source:
-        assert source.read() == b"one"
-    far.replace("a/c", b"four")
-    assert list(far.list("a")) == [("a/b", 3), ("a/c", 4)]
-    far.remove("a/c")
-    far.remove("a/c")
-    assert not far.exists("a/c")

@@ -208,7 +208,7 @@ class Sources:
         label = f"{fold(stream.name)}-{self._runtime.since(stream)}"
         storage = self._runtime.pipeline.storage
         name = f"checkpoints/{digest(label)}"
-        checkpoint = storage.path(name) if storage.is_local else f"{storage.root}/{name}"
+        checkpoint = f"{storage.directory if storage.is_local else storage.root}/{name}"
         writer = opened.frame.writeStream.queryName(f"place-{stream.name}-{id(self)}")
         writer = writer.option("checkpointLocation", checkpoint)
         self._running[stream.name] = running = Running(stream)
