@@ -1,6 +1,7 @@
 """The pipeline on Spark in one process: sinks, what is kept, and what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -132,15 +133,16 @@ def test_homes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigurationError, match="cells 1x1, not 1x2"):
         opened(home, matrix=Matrix(1, 2))
-    with pytest.raises(ConfigurationError, match="another home"):
-        opened(tmp_path / "other", storage=str(tmp_path / "far"))
     with opened(home) as session:  # it remembers where its storage is
         assert [stream.name for stream in session.catalog.streams.values()] == ["Cars"]
+    shutil.rmtree(tmp_path / "far")
+    with opened(tmp_path / "other", storage=str(tmp_path / "far")) as session:
+        session.sql(CARS)
+    with pytest.raises(ConfigurationError, match="belongs to another home"):
+        opened(home)
 
 
 def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
-    import shutil
-
     home = tmp_path / "home"
     with opened(home) as session:
         session.sql(f"{CARS} FROM FILES ('{tmp_path}/in', format = 'csv')")
