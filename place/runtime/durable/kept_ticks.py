@@ -98,7 +98,7 @@ class KeptTicks:
         newest, states, files = 0, set[str](), set[str]()
         if last is not None:
             newest, files = last.tick, set(last.files)
-            states = {saved.file for saved in last.states.values()}
+            states = {saved.file for saved in last.saved}
         orphans: list[str] = []
         for name, size in self._storage.list("outbox"):
             tick = _tick_of(name)
@@ -207,8 +207,8 @@ class KeptTicks:
         point("sweep", manifest.tick)
         doomed = list(superfluous)
         if previous is not None:
-            current = {saved.file for saved in manifest.states.values()}
-            doomed += [s.file for s in previous.states.values() if s.file not in current]
+            current = {saved.file for saved in manifest.saved}
+            doomed += [saved.file for saved in previous.saved if saved.file not in current]
         for tick in self._doomed:
             with contextlib.suppress(OSError, PlaceError):  # its files become orphans
                 named = manifests.load(self._storage, tick).files

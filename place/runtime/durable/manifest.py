@@ -72,7 +72,8 @@ class Manifest:
 
     `home` is the id of the home that it belongs to, `attempt` tells it from attempts at the same
     tick that failed, `cells` is the matrix, and `states` are the states of cells that were saved
-    last, of this tick or an earlier one. `ingest` is the last of the pushed readings, `inputs` what
+    last, of this tick or an earlier one; `older` are those before them, for the case that one of
+    them is damaged. `ingest` is the last of the pushed readings, `inputs` what
     was read: all that is needed to run the tick again. `clocks` are the
     last complete instants of the streams, `instants` those that sets of streams have reached
     together, `totals` the counts of each stream since the beginning, and `reasons` why a reading of
@@ -101,6 +102,7 @@ class Manifest:
     metrics: Mapping[str, float] = field(default_factory=dict)
     written: float = 0.0
     kept_from: int = 1
+    older: Mapping[str, Saved] = field(default_factory=dict)
     epoch: int = 0
     statements: str = ""
     format: int = FORMAT
@@ -112,11 +114,16 @@ class Manifest:
 
     @property
     def replayed_from(self) -> int:
-        """The first tick that some cell has to take again if it begins with its saved state."""
+        """The first tick that some cell has to take again if it begins with its older state."""
         rows, columns = map(int, self.cells.split("x"))
         if len(self.states) < rows * columns:
             return 1
-        return 1 + min(saved.tick for saved in self.states.values())
+        return 1 + min(saved.tick for saved in self.saved)
+
+    @property
+    def saved(self) -> list[Saved]:
+        """All states that are kept."""
+        return [*self.states.values(), *self.older.values()]
 
     @property
     def deltas(self) -> int:
@@ -235,6 +242,7 @@ def load(storage: Storage, tick: int) -> Manifest:
         **{
             **found,
             "states": {cell: Saved(**saved) for cell, saved in states.items()},
+            "older": {c: Saved(**saved) for c, saved in found.get("older", {}).items()},
             "outbox": tuple(Posted(**posted) for posted in found["outbox"]),
             "quarantine": tuple(found["quarantine"]),
             "sources": {name: Mark(**mark) for name, mark in found["sources"].items()},

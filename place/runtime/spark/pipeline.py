@@ -387,6 +387,8 @@ class Pipeline:
         posted: list[Posted],
     ) -> Manifest:
         previous = self.last
+        known, older = (dict(previous.states), dict(previous.older)) if previous else ({}, {})
+        saved = {result.cell: result.saved for result in results if result.saved is not None}
         first = results[0]
         totals: dict[str, dict[str, int]] = {}
         for stream in first.readings:
@@ -409,10 +411,8 @@ class Pipeline:
             home=self._home,
             catalog=catalog.version,
             cells=f"{self.matrix.rows}x{self.matrix.columns}",
-            states={
-                **(previous.states if previous is not None else {}),
-                **{result.cell: result.saved for result in results if result.saved is not None},
-            },
+            states=known | saved,
+            older=older | {cell: known[cell] for cell in saved if cell in known},
             attempt=job.attempt,
             outbox=tuple(posted),
             quarantine=tuple(aside),
