@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.rivals import library
-from place.runtime.durable.storage import sync
+from place.runtime.durable.directory import sync
 
 ROW_GROUP = 122_880
 """Rows that DuckDB and the files keep together: a thread takes at least as many."""

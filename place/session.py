@@ -33,8 +33,8 @@ from place.model.types import Moment
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.runtime.durable.deltas import Deltas, Numbered
-from place.runtime.durable.home import known_cells
 from place.runtime.durable.kept_ticks import Keep
+from place.runtime.durable.takeover import known_cells
 from place.runtime.intake.pushed import disappearance_of, moment_of, readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
@@ -294,7 +294,9 @@ def connect(
         from place.runtime.spark.session import start_session
 
         matrix = parse_matrix(cells) if cells is not None else None
-        rows, columns = known_cells(directory) if matrix is None else (matrix.rows, matrix.columns)
+        rows, columns = (
+            known_cells(directory, storage) if matrix is None else (matrix.rows, matrix.columns)
+        )
         spark = start_session(master or "local[*]", cells=rows * columns, ui=ui, settings=settings)
         kept = Keep() if keep is None else Keep(seconds=parse_duration(keep) / SECOND)
         runs = SparkRuntime(

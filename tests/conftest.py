@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from place.runtime.spark import session
+from tests.harness.object_store import SECRET, Bucket, serving
 from tests.harness.route import Folder
 from tests.harness.town import Town, founded
 
 # For the processes that tests start, too; the file there says what it changes.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
+os.environ |= {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": SECRET}
 
 LONGEST = (
     *("killed", "local", "scripts", "spark_scripts", "join_search", "demo", "language_search"),
@@ -42,6 +44,18 @@ def slots_for_all() -> Iterator[None]:
             lambda master, cells, processors: as_it_is(master, max(cells, MOST_CELLS), processors),
         )
         yield
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[int]:
+    """A server of S3's API on loopback, for all tests of a process: its port."""
+    with serving() as port:
+        yield port
+
+
+@pytest.fixture
+def bucket(object_store: int) -> Bucket:
+    return Bucket.made(object_store)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pyarrow.dataset
 import pytest
 
 from place.runtime.durable.crash import CELL, OFTEN, POINTS, VARIABLE
+from tests.harness.object_store import SECRET, Bucket
 
 FILES = 12
 PATIENCE = 600
@@ -158,6 +159,34 @@ def test_killed_at_a_named_point(crash: str, undisturbed: Undisturbed, tmp_path:
     assert changelog(tmp_path) == undisturbed.changelog
     assert subscriber.seen == undisturbed.subscriber.seen
     assert subscriber.view() == undisturbed.subscriber.view()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("crash", "next_home"),
+    [*((point, "home") for point in POINTS), ("saved", "other"), ("commit", "other")],
+)
+def test_killed_at_a_named_point_on_an_object_store(
+    crash: str, next_home: str, undisturbed: Undisturbed, tmp_path: Path, bucket: Bucket
+) -> None:
+    """Whoever goes on, from the same home directory or from another, begins with a tick of its
+    own: deltas are the same, but not the numbers of their ticks."""
+    write_readings(tmp_path)
+    is_saving = crash in ("state", "saved", "sweep")
+    storage = ("--storage", bucket.uri())
+    process = start(tmp_path, *storage, crash=f"{crash}:9", is_saving=is_saving)
+    said, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL, said
+    assert SECRET not in said
+    subscriber = Subscriber(tmp_path)
+    subscriber.read()
+    finish(tmp_path, *storage, "--home", str(tmp_path / next_home))
+    subscriber.home = tmp_path / next_home
+    subscriber.read()
+    assert content(changelog(tmp_path)) == content(undisturbed.changelog)
+    assert [tuple(each.values())[2:] for each in subscriber.seen] == [
+        tuple(each.values())[2:] for each in undisturbed.subscriber.seen
+    ]
 
 
 @pytest.mark.parametrize("cells", ["1x1", pytest.param("2x2", marks=pytest.mark.long)])

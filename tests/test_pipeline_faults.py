@@ -410,7 +410,7 @@ def test_damaged_files_are_found_and_named(tmp_path: Path, monkeypatch: pytest.M
         session.sql(NEAR)
         runtime_of(session).pipeline.small = 0  # also what is small is in files of its own
         last = ticks_until_saved(session)
-        (state,) = last.states.values()
+        states = last.saved
 
     def ask(session: Session) -> None:
         session.answer("near")
@@ -425,10 +425,11 @@ def test_damaged_files_are_found_and_named(tmp_path: Path, monkeypatch: pytest.M
         for way in (cut, changed):
             copy = tmp_path / f"{kind.partition('/')[0]}-{way.__name__}"
             shutil.copytree(home, copy)
-            file = sorted((copy / kind).iterdir())[-1]
+            files = [sorted((copy / kind).iterdir())[-1]]
             if kind.startswith("state"):
-                file = copy / state.file
-            file.write_bytes(way(file.read_bytes()))
+                files = [copy / state.file for state in states]
+            for file in files:
+                file.write_bytes(way(file.read_bytes()))
             with pytest.raises(PlaceError, match=named), opened(copy) as session:
                 ask(session)
 

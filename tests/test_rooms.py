@@ -59,6 +59,7 @@ SOLE_IMPORTERS = {
     "numba": "place.kernels",
     "sqlglot": ("place.sql", "place.plan"),
     "sqlite3": ("place.runtime", "place.server"),
+    "obstore": "place.runtime",
     "fastapi": "place.server",
     "starlette": "place.server",
     "uvicorn": "place.server",

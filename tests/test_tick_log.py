@@ -11,7 +11,17 @@ from place.engine.matrix import Matrix
 from place.model.time import format_timestamp
 from place.runtime.durable.saving import Pace
 from place.session import Session
-from tests.harness.pipeline import CARS, NEAR, OFTEN, START, opened, reading, runtime_of, write_csv
+from tests.harness.pipeline import (
+    CARS,
+    NEAR,
+    OFTEN,
+    START,
+    opened,
+    reading,
+    runtime_of,
+    ticks_until_saved,
+    write_csv,
+)
 
 HOMES = Path(__file__).parent / "fixtures" / "homes"
 SETUP = f"""
@@ -105,14 +115,44 @@ def test_what_is_passed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         last = runtime.last
         assert last is not None
         assert last.replayed_from > 100
-        (state,) = last.states.values()
+        (state,), (older,) = last.states.values(), last.older.values()
+        assert older.tick < state.tick
         assert runtime.pipeline.log.files == {
             f"ingest/{file.name}" for file in (home / "ingest").iterdir()
         }
-        assert len(list((home / "ingest").iterdir())) == last.tick - state.tick
+        assert len(list((home / "ingest").iterdir())) == last.tick - older.tick
         assert (home / state.file).exists()
-        assert len(list((home / "state" / "0-0").iterdir())) <= 2  # one may just be written
+        assert (home / older.file).exists()
+        assert len(list((home / "state" / "0-0").iterdir())) <= 3  # one may just be written
         assert len(list((home / "manifest").iterdir())) < 60
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_the_state_before_a_damaged_one_is_taken(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("place.runtime.spark.pipeline.usual_pace", lambda: OFTEN)
+    home = tmp_path / "home"
+    with opened(home) as session:
+        session.sql(f"{CARS}; {NEAR}")
+        last = ticks_until_saved(session)
+        while not last.older:
+            last = ticks_until_saved(session)
+        session.sql("REGISTER QUERY more AS SELECT id FROM Cars")
+        expected = session.answer("near"), session.answer("more")
+        last = runtime_of(session).last
+    assert last is not None
+    (state,) = last.states.values()
+    content = bytearray((home / state.file).read_bytes())
+    content[len(content) // 2] ^= 0x55
+    if damage == "missing":
+        (home / state.file).unlink()
+    else:
+        (home / state.file).write_bytes(content)
+    with opened(home) as session:
+        assert (session.answer("near"), session.answer("more")) == expected
+        session.push("Cars", [reading(9, 1, 1, 900)], time=(START + 900) * 1_000_000)
+        assert (9, "a") in session.answer("near")
 
 
 def test_with_the_usual_pace_a_small_state_is_not_saved_in_each_tick(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from place.errors import ConfigurationError
 from place.model.time import format_timestamp
 from place.operate.quota import clients_of
 from place.runtime.durable import manifest as manifests
-from place.runtime.durable.aside import set_aside
+from place.runtime.durable.aside import number_of, set_aside
 from place.runtime.durable.deltas import WHOLE, Deltas, Id
 from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
@@ -104,7 +104,7 @@ def read_status(directory: Path) -> dict[str, Any]:
 def _waiting(storage: Storage, last: Manifest) -> int:
     """How many files of acknowledged readings no tick has taken."""
     names = (name for name in storage.names("ingest") if name.endswith(".arrow"))
-    return sum(1 for name in names if int(name.partition(".")[0]) > last.ingest)
+    return sum(1 for name in names if number_of(name) > last.ingest)
 
 
 def _loaded(storage: Storage, ticks: list[int]) -> Iterator[Manifest]:

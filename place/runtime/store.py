@@ -7,11 +7,13 @@ catalog as of any version can be had again, which is what a replay needs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -46,11 +48,34 @@ CREATE TABLE IF NOT EXISTS resets (
   since INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS lifetimes ON definitions (since, until);
+CREATE TABLE IF NOT EXISTS entries (name TEXT NOT NULL);
 """
+
+Definition = tuple[str, str, str, str | None, bytes | None, int, int | None]
+"""Kind, folded name, statement, columns and rows of a table, and the versions that it lived in."""
+
+
+class StoredChange(NamedTuple):
+    """A change as it is kept: definitions that end and begin with a version, and resets."""
+
+    version: int
+    ended: Sequence[tuple[str, str, int]]
+    begun: Sequence[Definition]
+    resets: Sequence[tuple[str, int | None, int]]
+
+
+class ChangeLog(Protocol):
+    """Where changes are kept, too, for those who have not this file."""
+
+    def append(self, after: str, change: StoredChange, whole: Callable[[], StoredChange]) -> str:
+        """Keep a change that comes after an entry, or all that has changed so far; the entry."""
 
 
 class CatalogStore:
     """Keeps the catalog in `catalog.sqlite` of a directory, or in memory without one."""
+
+    log: ChangeLog | None = None
+    """Keeps all changes elsewhere, too, before they are kept here."""
 
     def __init__(self, home: Path | None = None) -> None:
         place = ":memory:"
@@ -110,54 +135,75 @@ class CatalogStore:
 
     def save(self, before: Catalog, after: Catalog) -> None:
         """Make a change durable, all of it or nothing."""
+        definitions = [_changed(kind, before, after) for kind in STORES]
+        change = StoredChange(
+            after.version,
+            [each for ended, _ in definitions for each in ended],
+            [each for _, begun in definitions for each in begun],
+            _reset(before, after),
+        )
+        with self._changing():
+            self._write(change)
+            if self.log is not None:
+                self._enter(self.log.append(self.entry(), change, self.whole))
+
+    def entry(self) -> str:
+        """The last entry of the log of changes that is kept here; empty if there is none."""
+        found = self._db.execute("SELECT name FROM entries").fetchone()
+        return "" if found is None else str(found[0])
+
+    def whole(self) -> StoredChange:
+        """All that has changed so far, as one change."""
+        begun = self._db.execute(
+            "SELECT kind, name, statement, columns, rows, since, until FROM definitions"
+            " ORDER BY rowid"
+        ).fetchall()
+        resets = self._db.execute("SELECT stream, reset, since FROM resets ORDER BY rowid")
+        return StoredChange(self.version(), [], begun, resets.fetchall())
+
+    def become(self, changes: Iterable[StoredChange], entry: str) -> None:
+        """Hold nothing but these changes, one after the other, the last of which is an entry."""
+        with self._changing():
+            for table in ("definitions", "resets", "entries"):
+                self._db.execute(f"DELETE FROM {table}")
+            self._db.execute("UPDATE place SET version = 0")
+            for change in changes:
+                self._write(change)
+            self._enter(entry)
+
+    def enter_whole(self, log: ChangeLog) -> None:
+        """Keep all that has changed so far in a log that has nothing yet."""
+        with self._changing():
+            self._enter(log.append("", self.whole(), self.whole))
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for kind in STORES:
-                self._save_kind(kind, before, after)
-            self._save_resets(before, after)
-            self._db.execute("UPDATE place SET version = ?", (after.version,))
+            yield
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
+            raise ConfigurationError(f"the catalog cannot be written: {error}") from None
+        finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise ConfigurationError(f"the catalog cannot be written: {error}") from None
 
-    def _save_kind(self, kind: str, before: Catalog, after: Catalog) -> None:
-        ended, begun = after.store_of(kind).since(before.store_of(kind))
-        if kind == "table":
-            again = [
-                name
-                for name, rows in after.contents.items()
-                if name in before.tables and before.contents[name] is not rows
-            ]
-            ended += [name for name in again if name not in ended]
-            begun += [name for name in again if name not in begun]
+    def _write(self, change: StoredChange) -> None:
         self._db.executemany(
             "UPDATE definitions SET until = ? WHERE kind = ? AND name = ? AND until IS NULL",
-            [(after.version, kind, name) for name in ended],
+            [(until, kind, name) for kind, name, until in change.ended],
         )
         self._db.executemany(
-            "INSERT INTO definitions (kind, name, statement, columns, rows, since)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                (kind, name, after.text_of(kind, name), *_packed(kind, name, after), after.version)
-                for name in begun
-            ],
+            "INSERT INTO definitions (kind, name, statement, columns, rows, since, until)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            change.begun,
         )
+        self._db.executemany("INSERT INTO resets VALUES (?, ?, ?)", change.resets)
+        self._db.execute("UPDATE place SET version = ?", (change.version,))
 
-    def _save_resets(self, before: Catalog, after: Catalog) -> None:
-        """Streams that begin anew; or do so no longer, because that could not be made effective."""
-        if before.revisions is after.revisions:
-            return
-        old, new = before.revisions, after.revisions
-        self._db.executemany(
-            "INSERT INTO resets VALUES (?, ?, ?)",
-            [
-                (name, new.get(name), after.version)
-                for name in before.streams
-                if name in after.streams and old.get(name) != new.get(name)
-            ],
-        )
+    def _enter(self, name: str) -> None:
+        self._db.execute("DELETE FROM entries")
+        self._db.execute("INSERT INTO entries VALUES (?)", (name,))
 
     def _resets(self, version: int, streams: Mapping[str, int]) -> dict[str, int]:
         """When streams, which are there since some version, were reset last as of a version."""
@@ -238,6 +284,38 @@ class CatalogStore:
             revisions.pop(name, None)
         revisions |= self._resets(version, streams)
         return replace(catalog, version=version, revisions=revisions)
+
+
+def _changed(
+    kind: str, before: Catalog, after: Catalog
+) -> tuple[list[tuple[str, str, int]], list[Definition]]:
+    """The definitions of a kind that end and begin."""
+    ended, begun = after.store_of(kind).since(before.store_of(kind))
+    if kind == "table":
+        again = [
+            name
+            for name, rows in after.contents.items()
+            if name in before.tables and before.contents[name] is not rows
+        ]
+        ended += [name for name in again if name not in ended]
+        begun += [name for name in again if name not in begun]
+    version = after.version
+    return [(kind, name, version) for name in ended], [
+        (kind, name, after.text_of(kind, name), *_packed(kind, name, after), version, None)
+        for name in begun
+    ]
+
+
+def _reset(before: Catalog, after: Catalog) -> list[tuple[str, int | None, int]]:
+    """Streams that begin anew; or do so no longer, because that could not be made effective."""
+    if before.revisions is after.revisions:
+        return []
+    old, new = before.revisions, after.revisions
+    return [
+        (name, new.get(name), after.version)
+        for name in before.streams
+        if name in after.streams and old.get(name) != new.get(name)
+    ]
 
 
 def _packed(kind: str, name: str, catalog: Catalog) -> tuple[str | None, bytes | None]:

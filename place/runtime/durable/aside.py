@@ -14,6 +14,11 @@ FAILED, RETRY = ".failed", ".retry"
 """How the names end of files that are set aside, and of those that are put back."""
 
 
+def number_of(name: str) -> int:
+    """The number of a file of the ingest log, by its name."""
+    return int(name.rpartition("/")[2].lstrip(".").partition(".")[0].partition("-")[0])
+
+
 def set_aside(log: Storage) -> list[str]:
     """The files that are set aside, in their order."""
     return [f"{DIRECTORY}/{n}" for n in log.names(DIRECTORY) if n.endswith(FAILED)]

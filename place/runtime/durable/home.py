@@ -132,16 +132,3 @@ def read_about(directory: Path, kind: Kind) -> dict[str, Any]:
         said, hint = OTHERS[known]
         raise ConfigurationError(f"{directory} {said}", hint=hint)
     return about
-
-
-def known_cells(directory: Path | None) -> tuple[int, int]:
-    """The rows and columns of the cells that a home was made with; one of each if it does not say.
-
-    What is wrong with a home is said when it is opened.
-    """
-    try:
-        about = json.loads((directory / ABOUT).read_text("utf-8")) if directory else {}
-        rows, columns = about.get("cells") or (1, 1)
-        return int(rows), int(columns)
-    except (OSError, ValueError, TypeError, AttributeError):
-        return 1, 1

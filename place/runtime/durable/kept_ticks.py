@@ -60,14 +60,15 @@ class KeptTicks:
         self.last = manifests.load(storage, known[-1]) if known else None
         """The last manifest that was there at the start."""
 
-    def open(self, needed: set[str]) -> None:
+    def open(self, needed: set[str], confirm: Callable[[], None] = lambda: None) -> None:
         """See what is kept; sweep what a killed process has left behind and no manifest names, nor
-        the log needs."""
+        the log needs. `confirm` raises an error if the storage is somebody else's by now, whose
+        files might be among those that were found."""
         if self.last is not None:
             self.kept_from = self.last.kept_from
         found = manifests.ticks(self._storage)
         known = [tick for tick in found if tick >= self.kept_from]
-        sizes = self._sweep_orphans(set(known), needed)
+        sizes = self._sweep_orphans(set(known), needed, confirm)
         quiet = [tick for tick in found if tick < self.kept_from]
         for tick in known:
             size = sizes.get(tick, 0) + manifests.encloses_deltas(self._storage, tick)
@@ -89,25 +90,30 @@ class KeptTicks:
         except Damaged:
             return True
 
-    def _sweep_orphans(self, known: set[int], needed: set[str]) -> dict[int, int]:
+    def _sweep_orphans(
+        self, known: set[int], needed: set[str], confirm: Callable[[], None]
+    ) -> dict[int, int]:
         """Remove the files that belong to no tick; the sizes of the deltas of those that do."""
         last, sizes = self.last, dict[int, int]()
         newest, states, files = 0, set[str](), set[str]()
         if last is not None:
             newest, files = last.tick, set(last.files)
-            states = {saved.file for saved in last.states.values()}
-        for name, size in list(self._storage.list("outbox")):
+            states = {saved.file for saved in last.saved}
+        orphans: list[str] = []
+        for name, size in self._storage.list("outbox"):
             tick = _tick_of(name)
             if name in files or (tick in known and tick < newest):
                 sizes[tick] = sizes.get(tick, 0) + size
             else:
-                self._storage.remove(name)
-        self._remove(name for name, _ in self._storage.list("state") if name not in states)
-        self._remove(name for name, _ in self._storage.list("segments") if name not in needed)
-        self._remove(n for n, _ in self._storage.list("quarantine") if _tick_of(n) > newest)
+                orphans.append(name)
+        orphans += [name for name, _ in self._storage.list("state") if name not in states]
+        orphans += [name for name, _ in self._storage.list("segments") if name not in needed]
+        orphans += [n for n, _ in self._storage.list("quarantine") if _tick_of(n) > newest]
         for directory in ("manifest", "sinks"):
             drafts = [n for n in self._storage.names(directory) if n.endswith(".tmp")]
-            self._remove(f"{directory}/{name}" for name in drafts)
+            orphans += [f"{directory}/{name}" for name in drafts]
+        confirm()
+        self._remove(orphans)
         return sizes
 
     # For those who read deltas
@@ -201,8 +207,8 @@ class KeptTicks:
         point("sweep", manifest.tick)
         doomed = list(superfluous)
         if previous is not None:
-            current = {saved.file for saved in manifest.states.values()}
-            doomed += [s.file for s in previous.states.values() if s.file not in current]
+            current = {saved.file for saved in manifest.saved}
+            doomed += [saved.file for saved in previous.saved if saved.file not in current]
         for tick in self._doomed:
             with contextlib.suppress(OSError, PlaceError):  # its files become orphans
                 named = manifests.load(self._storage, tick).files

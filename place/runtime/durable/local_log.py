@@ -98,11 +98,7 @@ class LocalLog:
     def append(self, catalog: int, told: Sequence[Told]) -> None:
         """A tick, durable when this returns."""
         name = f"{DIRECTORY}/{self._tick + 1:012d}.arrow"
-        draft = f"{name}.tmp"
-        self._storage.write(
-            draft, partial(write_told, told=told, facts={"catalog": catalog}), is_draft=True
-        )
-        self._storage.move(draft, name)
+        self._storage.replace(name, partial(write_told, told=told, facts={"catalog": catalog}))
         self._tick += 1
 
     def count(self, told: Sequence[Told], seconds: float) -> None:
@@ -138,9 +134,9 @@ class LocalLog:
     def _sweep(self, beginning: Beginning) -> None:
         """Remove what the states have made superfluous, and what a killed process has left."""
         for name in self._storage.names(DIRECTORY):
-            stem, _, kind = name.partition(".")
+            stem, _, kind = name.lstrip(".").partition(".")
             is_passed = kind == "arrow" and int(stem) <= beginning.tick
-            if is_passed or (kind == "arrow.tmp" and int(stem) <= self._tick):
+            if is_passed or (kind.endswith(".tmp") and int(stem) <= self._tick):
                 self._storage.remove(f"{DIRECTORY}/{name}")
         for name, _ in list(self._storage.list(STATES)):
             if name not in beginning.states:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from place.errors import ConfigurationError
-from place.runtime.durable.storage import Damaged, Storage, part_of
+from place.runtime.durable.storage import Damaged, Storage, TakenOver, part_of
 
 FORMAT = 3
 EARLIER = 2
@@ -58,10 +58,12 @@ class Posted:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a source has been read: the query that reads it, and its last batch."""
+    """How far a source has been read: the query that reads it, and its last batch; and the epoch
+    whose copy of Spark's checkpoint has that batch, if there are copies."""
 
     query: str
     batch: int
+    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,15 @@ class Manifest:
 
     `home` is the id of the home that it belongs to, `attempt` tells it from attempts at the same
     tick that failed, `cells` is the matrix, and `states` are the states of cells that were saved
-    last, of this tick or an earlier one. `ingest` is the last of the pushed readings, `inputs` what
+    last, of this tick or an earlier one; `older` are those before them, for the case that one of
+    them is damaged. `ingest` is the last of the pushed readings, `inputs` what
     was read: all that is needed to run the tick again. `clocks` are the
     last complete instants of the streams, `instants` those that sets of streams have reached
     together, `totals` the counts of each stream since the beginning, and `reasons` why a reading of
     it was set aside last. `triggers` are the counts of each trigger since it began, in the order of
     `TRIGGER_COUNTS`; of very many triggers those of the first. The deltas of ticks before
-    `kept_from` are not kept.
+    `kept_from` are not kept. Where the storage is not the home directory, `epoch` is that of the
+    lease under which it was committed, and `statements` the last entry of the log of statements.
     """
 
     tick: int
@@ -98,6 +102,9 @@ class Manifest:
     metrics: Mapping[str, float] = field(default_factory=dict)
     written: float = 0.0
     kept_from: int = 1
+    older: Mapping[str, Saved] = field(default_factory=dict)
+    epoch: int = 0
+    statements: str = ""
     format: int = FORMAT
 
     @property
@@ -107,11 +114,16 @@ class Manifest:
 
     @property
     def replayed_from(self) -> int:
-        """The first tick that some cell has to take again if it begins with its saved state."""
+        """The first tick that some cell has to take again if it begins with its older state."""
         rows, columns = map(int, self.cells.split("x"))
         if len(self.states) < rows * columns:
             return 1
-        return 1 + min(saved.tick for saved in self.states.values())
+        return 1 + min(saved.tick for saved in self.saved)
+
+    @property
+    def saved(self) -> list[Saved]:
+        """All states that are kept."""
+        return [*self.states.values(), *self.older.values()]
 
     @property
     def deltas(self) -> int:
@@ -188,16 +200,21 @@ class Enclosed:
 
 
 def publish(storage: Storage, manifest: Manifest, enclosed: Enclosed | None = None) -> None:
-    """Commit a tick."""
+    """Commit a tick; TakenOver if somebody else has committed one of its number."""
+    if not try_publish(storage, manifest, enclosed):
+        raise TakenOver(
+            f"tick {manifest.tick} was committed by someone else: another process has taken over"
+            " this home"
+        )
+
+
+def try_publish(storage: Storage, manifest: Manifest, enclosed: Enclosed | None = None) -> bool:
+    """Commit a tick, unless there is one of its number."""
     body = json.dumps(asdict(manifest), separators=(",", ":")).encode("utf-8")
     content = _BEGIN + f"{zlib.crc32(body):08x}".encode() + _MIDDLE + body + _END
     if enclosed is not None:
         content = enclosed.before(content)
-    if not storage.publish(name_of(manifest.tick), content):
-        raise ConfigurationError(
-            f"tick {manifest.tick} was committed by someone else",
-            hint="only one process may run on a home directory",
-        )
+    return storage.publish(name_of(manifest.tick), content)
 
 
 def ticks(storage: Storage) -> list[int]:
@@ -225,6 +242,7 @@ def load(storage: Storage, tick: int) -> Manifest:
         **{
             **found,
             "states": {cell: Saved(**saved) for cell, saved in states.items()},
+            "older": {c: Saved(**saved) for c, saved in found.get("older", {}).items()},
             "outbox": tuple(Posted(**posted) for posted in found["outbox"]),
             "quarantine": tuple(found["quarantine"]),
             "sources": {name: Mark(**mark) for name, mark in found["sources"].items()},
@@ -235,8 +253,8 @@ def load(storage: Storage, tick: int) -> Manifest:
 
 def encloses_deltas(storage: Storage, tick: int) -> int:
     """The bytes of a manifest that stands behind deltas; 0 if there are none in front of it."""
-    with storage.open(name_of(tick)) as source:
-        return int(source.size()) if source.read(len(DELTAS)) == DELTAS else 0
+    first, size = storage.head(name_of(tick), len(DELTAS))
+    return size if first == DELTAS else 0
 
 
 def _checked(name: str, content: bytes) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from place.engine.checkpoint import Checkpoint, save_worker
 from place.engine.worker import Segment, Told, Worker
 from place.runtime.durable.crash import OFTEN, point
 from place.runtime.durable.manifest import Saved
-from place.runtime.durable.pack import write_tables
-from place.runtime.durable.storage import Storage
+from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.storage import Damaged, Storage
 
 LOG = logging.getLogger("place.saving")
 
@@ -160,6 +160,24 @@ class Saving:
     def settle(self) -> None:
         """Wait until nothing is being written."""
         self._background.settle()
+
+
+def first_whole(storage: Storage, saved: Sequence[Saved]) -> tuple[Saved | None, Checkpoint]:
+    """The first of some states of a cell that is as it was written, and what is in it; None if
+    there are no states. If none of them is, the error says so of the first."""
+    damage: Damaged | None = None
+    for each in saved:
+        try:
+            return each, load_pack(storage, each.file).tables
+        except FileNotFoundError:
+            found = Damaged(f"{each.file} is missing, and is needed to go on")
+        except Damaged as error:
+            found = error
+        damage = damage or found
+        LOG.warning("%s; the state before it is taken, if there is one", found.message)
+    if damage is not None:
+        raise damage
+    return None, {}
 
 
 def detached(state: Mapping[str, pa.Table]) -> Checkpoint:

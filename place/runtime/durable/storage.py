@@ -1,26 +1,30 @@
 """Files that outlive a process: written whole, made durable, published all at once.
 
-All access goes through `pyarrow.fs`, so that a directory, a shared file system or an object store
-serves. On a file system of this machine files are also synced to the disk and read by memory map;
-an object store does by itself what a sync does. What is small need not be a file of its own: a part
-of a file has a name, too, by which it is opened.
+A storage is a directory, of this machine or mounted from elsewhere, or a prefix of an object store.
+Both can make a file appear only if there is none of its name, which is what a commit is. What is
+small need not be a file of its own: a part of a file has a name, too, by which it is opened.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyarrow import fs
 
 from place.errors import ConfigurationError, PlaceError
+from place.runtime.durable.directory import Directory
+from place.runtime.durable.object_store import ObjectStore, is_object_store, shown
+
+Fill = Callable[[pa.NativeFile], object]
+"""Writes the content of a file."""
 
 
 def digest(name: str) -> str:
@@ -49,6 +53,15 @@ class StorageFull(StorageFault):
     """There is no room for what has to be written."""
 
 
+class TakenOver(StorageFault):
+    """Another process has the lease by now: nothing that this one does counts any more."""
+
+    def __init__(self, message: str = "another process has taken over this home") -> None:
+        super().__init__(
+            message, hint="stop this one; what it has acknowledged is in the hands of the other"
+        )
+
+
 class Damaged(PlaceError):
     """A file is not as it was written."""
 
@@ -58,149 +71,106 @@ class Damaged(PlaceError):
 
 @dataclass(frozen=True)
 class Storage:
-    """A directory or a prefix of an object store, by its URI or path; it can be sent to tasks."""
+    """A directory or a prefix of an object store, by its path or URI; it can be sent to tasks.
+
+    `epoch` is that of the lease under which this process writes (`lease.py`): files whose names
+    two processes might both choose have it in their names. It is 0 where a home is its own storage.
+    """
 
     root: str
+    epoch: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Storage, (self.root, self.epoch)
 
     @cached_property
-    def _place(self) -> tuple[fs.FileSystem, str]:
-        try:
-            if "://" in self.root:
-                found, path = fs.FileSystem.from_uri(self.root)
-            else:
-                found, path = fs.LocalFileSystem(), str(Path(self.root).absolute())
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise ConfigurationError(f"{self.root} cannot be opened: {error}") from None
-        return found, path.rstrip("/")
-
-    @property
-    def filesystem(self) -> fs.FileSystem:
-        return self._place[0]
+    def _files(self) -> Directory | ObjectStore:
+        if is_object_store(self.root):
+            return ObjectStore(self.root)
+        scheme, sign, _ = self.root.partition("://")
+        if not sign:
+            return Directory(str(Path(self.root).absolute()))
+        if scheme == "file":
+            return Directory(unquote(urlsplit(self.root).path))
+        raise ConfigurationError(
+            f"{shown(self.root)} cannot be a storage",
+            hint="name a directory, or an object store: s3://, gs:// or az://",
+        )
 
     @property
     def is_local(self) -> bool:
-        return isinstance(self.filesystem, fs.LocalFileSystem)
+        """Is it a directory?"""
+        return isinstance(self._files, Directory)
 
-    def path(self, name: str) -> str:
-        """The path of a file for the file system."""
-        return f"{self._place[1]}/{name}"
+    @property
+    def directory(self) -> str:
+        """The path of a storage that is a directory."""
+        assert isinstance(self._files, Directory)
+        return self._files.root
 
-    def write(
-        self,
-        name: str,
-        fill: Callable[[pa.NativeFile], object],
-        *,
-        is_draft: bool = False,
-        lasts: bool = True,
-    ) -> int:
+    def __str__(self) -> str:
+        return shown(self.root)
+
+    def write(self, name: str, fill: Fill, *, lasts: bool = True) -> int:
         """Write a file that nobody knows of yet, durable when this returns; its size.
 
-        The name of a draft need not last: it is moved before anybody looks for it. What does not
-        last at all is for those who read it at once.
+        What does not last is for those who read it at once.
         """
-        path = self.path(name)
         with _telling_apart(name):
-            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            with self.filesystem.open_output_stream(path) as out:
-                fill(out)
-                size = int(out.tell())
-            if self.is_local and lasts:
-                sync(path)
-                if not is_draft:
-                    sync(path.rpartition("/")[0])
-        return size
+            return self._files.write(name, fill, lasts=lasts)
+
+    def create(self, name: str, fill: Fill) -> int | None:
+        """Make a file appear with all of its content, durable when this returns; its size.
+
+        None if there is one of that name: of two who try, one succeeds.
+        """
+        with _telling_apart(name):
+            return self._files.create(name, fill)
 
     def publish(self, name: str, content: bytes) -> bool:
         """Make a file appear with all of its content, unless there is one: then False."""
-        path = self.path(name)
-        directory = path.rpartition("/")[0]
-        with _telling_apart(name):
-            self.filesystem.create_dir(directory, recursive=True)
-            if not self.is_local:  # an object appears with all of its content
-                if self.exists(name):
-                    return False
-                with self.filesystem.open_output_stream(path) as out:
-                    out.write(content)
-                return True
-            draft = _draft(path)
-            try:
-                _write_synced(draft, content)
-                os.link(draft, path)
-            except FileExistsError:
-                return False
-            finally:
-                with contextlib.suppress(OSError):
-                    os.unlink(draft)
-            sync(directory)
-        return True
+        return self.create(name, lambda out: out.write(content)) is not None
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes | Fill) -> None:
         """Put a file with this content in the place of the one that may be there."""
-        path = self.path(name)
         with _telling_apart(name):
-            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            if self.is_local:
-                draft = _draft(path)
-                try:
-                    _write_synced(draft, content)
-                    os.replace(draft, path)
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        os.unlink(draft)
-                    raise
-                sync(path.rpartition("/")[0])
+            if isinstance(content, bytes):
+                self._files.replace(name, lambda out: out.write(content))
             else:
-                with self.filesystem.open_output_stream(path) as out:
-                    out.write(content)
+                self._files.replace(name, content)
 
     def move(self, name: str, to: str) -> None:
         """Give a finished file the name that others look for."""
         with _telling_apart(to):
-            self.filesystem.move(self.path(name), self.path(to))
-            if self.is_local:
-                sync(self.path(to).rpartition("/")[0])
+            self._files.move(name, to)
 
     def read(self, name: str) -> bytes:
-        with self.filesystem.open_input_stream(self.path(name)) as source:
-            return source.read()  # type: ignore[no-any-return]
+        """All that is in a file."""
+        return self._files.read(name)
 
     def open(self, name: str) -> pa.NativeFile:
-        """A file, or a part of one, to read at any place; on this machine it is mapped into
-        memory."""
+        """A file, or a part of one, to read at any place; a directory's is mapped into memory."""
         file, _, part = name.partition(_PART)
-        whole = (
-            pa.memory_map(self.path(file))
-            if self.is_local
-            else self.filesystem.open_input_file(self.path(file))
-        )
         if not part:
-            return whole
+            return self._files.open(file)
         first, _, size = part.partition("+")
-        with whole:
-            whole.seek(int(first))
-            return pa.BufferReader(whole.read_buffer(int(size)))
+        return self._files.open_part(file, int(first), int(size))
+
+    def head(self, name: str, most: int) -> tuple[bytes, int]:
+        """The first bytes of a file, and the size of all of it."""
+        return self._files.head(name, most)
 
     def exists(self, name: str) -> bool:
-        found = self.filesystem.get_file_info(self.path(name))
-        return bool(found.type != fs.FileType.NotFound)
+        """Is there a file of that name?"""
+        return self._files.exists(name)
 
     def list(self, directory: str) -> Iterator[tuple[str, int]]:
         """The files below a directory, with their sizes, in the order of their names."""
-        selector = fs.FileSelector(self.path(directory), allow_not_found=True, recursive=True)
-        start = len(self._place[1]) + 1
-        found = self.filesystem.get_file_info(selector)
-        for info in sorted(found, key=lambda info: info.path):
-            if info.type == fs.FileType.File:
-                yield info.path[start:], int(info.size)
+        return self._files.list(directory)
 
     def names(self, directory: str) -> Sequence[str]:
         """The names of the files right below a directory, in their order; there may be many."""
-        if self.is_local:
-            try:
-                return sorted(os.listdir(self.path(directory)))
-            except FileNotFoundError:
-                return ()
-        return [name.rpartition("/")[2] for name, _ in self.list(directory)]
+        return self._files.names(directory)
 
     def prove(self, directories: Iterable[str]) -> None:
         """Write a file to each of the directories and remove it; a StorageFault if that fails."""
@@ -214,30 +184,7 @@ class Storage:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        with contextlib.suppress(FileNotFoundError):
-            self.filesystem.delete_file(self.path(name))
-
-
-def _draft(path: str) -> str:
-    """A name that readers of the directory pass over."""
-    directory, _, name = path.rpartition("/")
-    return f"{directory}/.{name}.{uuid.uuid4().hex[:8]}.tmp"
-
-
-def _write_synced(path: str, content: bytes) -> None:
-    with open(path, "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def sync(path: str) -> None:
-    """Wait until a file, or the names in a directory, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        self._files.remove(name)
 
 
 @contextlib.contextmanager

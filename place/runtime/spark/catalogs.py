@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from place.engine.worker import TableOf
 from place.plan.catalog import Catalog, CatalogChange, fold
+from place.runtime.durable.lease import Lease
 from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Storage, digest
 
@@ -85,29 +86,45 @@ class Catalogs:
         self._packed = {k: u for k, u in self._packed.items() if k[1] in needed}
         self._files = {version: self._files[version] for version in self._shared}
         named = {name for names in self._files.values() for name in names}
-        for name in [n for n, _ in self._storage.list("tables") if n not in named]:
+        for name in [n for n, _ in self._storage.list(_directory(self._storage)) if n not in named]:
             self._storage.remove(name)
 
     def _write_tables(self, catalog: Catalog) -> None:
         known = {name for names in self._files.values() for name in names}
         names = self._files[catalog.version] = set()
         for table in catalog.tables.values():
-            name = table_file(catalog, table.name)
+            name = table_file(self._storage, catalog, table.name)
             if name not in known and not self._storage.exists(name):
                 rows = catalog.arrow_of(table.name)
                 self._storage.write(name, partial(write_tables, tables={"rows": rows}))
             names.add(name)
 
 
-def table_file(catalog: Catalog, name: str) -> str:
+def table_file(storage: Storage, catalog: Catalog, name: str) -> str:
     """The file that holds the rows of a table."""
-    return f"tables/{digest(fold(name))}-{catalog.revisions[fold(name)]}.arrow"
+    file = f"{digest(fold(name))}-{catalog.revisions[fold(name)]}.arrow"
+    return f"{_directory(storage)}/{file}"
+
+
+def _directory(storage: Storage) -> str:
+    """Where the rows of tables are. Each epoch has its own: two processes that both believe to hold
+    a storage may give the same version of a table other rows."""
+    return f"tables/{storage.epoch}" if storage.epoch else "tables"
+
+
+def sweep_tables(storage: Storage, lease: Lease) -> None:
+    """Remove the rows of tables of earlier epochs: they are in the catalog, and written again."""
+    names = [name for name, _ in storage.list("tables")]
+    lease.confirm()
+    for name in names:
+        if not name.startswith(f"{_directory(storage)}/"):
+            storage.remove(name)
 
 
 def read_tables(storage: Storage, catalog: Catalog) -> TableOf:
     """The rows of a catalog's tables, read when they are asked for."""
 
     def table_of(name: str) -> pa.Table:
-        return load_pack(storage, table_file(catalog, name)).tables["rows"]
+        return load_pack(storage, table_file(storage, catalog, name)).tables["rows"]
 
     return table_of

@@ -24,7 +24,7 @@ from place.engine.worker import Segment, Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.reading import Advance
 from place.model.schema import Stream
-from place.runtime.durable.aside import FAILED, RETRY
+from place.runtime.durable.aside import FAILED, RETRY, number_of
 from place.runtime.durable.storage import Storage
 from place.runtime.durable.told import packed_told, read_told, write_told
 
@@ -66,9 +66,18 @@ class IngestLog:
     are needed for as long as cells may have to run these ticks again."""
 
     def __init__(
-        self, log: Storage, done: int, needed: Collection[str], has: Has, reached: Reached
+        self,
+        log: Storage,
+        done: int,
+        needed: Collection[str],
+        has: Has,
+        reached: Reached,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._log = log
+        self._confirm = confirm
+        """Raises an error if another process has taken over the storage, which would not know of
+        what is written now."""
         self._has = has
         self._reached = reached
         self._number = done
@@ -82,16 +91,38 @@ class IngestLog:
 
     def _find(self, done: int, needed: Collection[str]) -> None:
         """Files that an earlier process has left; those that nobody needs are removed."""
-        for name, size in list(self._log.list("ingest")):
-            number = int(name.rpartition("/")[2].partition(".")[0])
+        found = list(self._log.list("ingest"))
+        self._confirm()  # so none of them is of somebody who has taken over
+        waiting: dict[int, tuple[str, int]] = {}
+        for name, size in found:
+            number = number_of(name)
             self._number = max(self._number, number)
             if name.endswith((FAILED, RETRY)):
                 self._aside.add(name.removesuffix(FAILED).removesuffix(RETRY))
             elif name.endswith(".tmp") or (number <= done and name not in needed):
                 self._log.remove(name)
             elif number > done:
-                self._waiting.append(Logged(number, name, 0, size, reached=self._left(name)))
+                if number in waiting:  # the one of an earlier epoch was never acknowledged, or is
+                    self._log.remove(waiting[number][0])  # the same, and was about to be removed
+                waiting[number] = name, size
+        for number, (name, size) in sorted(waiting.items()):
+            with contextlib.suppress(FileNotFoundError):  # it was taken back
+                mine = self._made_own(name, number)
+                self._waiting.append(Logged(number, mine, 0, size, reached=self._left(mine)))
         self.restore()
+
+    def _made_own(self, name: str, number: int) -> str:
+        """A file that waits, under a name of this epoch: who wrote it may yet take it back."""
+        mine = self._name(number)
+        if name != mine:
+            self._log.replace(mine, self._log.read(name))
+            self._log.remove(name)
+        return mine
+
+    def _name(self, number: int) -> str:
+        """The name of a file of the log; names are in the order of numbers, then of epochs."""
+        epoch = f"-{self._log.epoch:08d}" if self._log.epoch else ""
+        return f"ingest/{number:012d}{epoch}.arrow"
 
     def _left(self, name: str) -> dict[str | None, int]:
         """The times that streams reach with a file of an earlier process. One that cannot be read
@@ -104,9 +135,6 @@ class IngestLog:
     def write(self, told: Sequence[Told]) -> Logged:
         """A file of readings and advances, durable when this returns."""
         with self.lock:
-            self._number += 1
-            name = f"ingest/{self._number:012d}.arrow"
-            draft = f"{name}.tmp"
             content = packed_told(told) if size_of(told) <= SMALL else None
 
             def fill(out: pa.NativeFile) -> None:
@@ -115,13 +143,12 @@ class IngestLog:
                 else:
                     out.write(content)
 
-            try:
-                size = self._log.write(draft, fill, is_draft=True)
-                self._log.move(draft, name)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self._log.remove(draft)
-                raise
+            size = None
+            while size is None:
+                self._number += 1
+                name = self._name(self._number)
+                size = self._log.create(name, fill)
+            self._confirm()
             readings = sum(each.table.num_rows for each in told if isinstance(each, Segment))
             logged = Logged(
                 *(self._number, name, readings, size, time.time(), _told_times(told)),
@@ -219,7 +246,7 @@ class IngestLog:
             if self._log.exists(name + RETRY):
                 with self.lock:
                     self._number += 1
-                    again = f"ingest/{self._number:012d}.arrow"
+                    again = self._name(self._number)
                     self._log.move(name + RETRY, again)
                     reached = self._left(again)
                     self._waiting.append(Logged(self._number, again, 0, 0, time.time(), reached))

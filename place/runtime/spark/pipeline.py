@@ -34,12 +34,14 @@ from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
 from place.runtime.durable.kept_ticks import Keep, KeptTicks
+from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Enclosed, Manifest, Mark, Posted
 from place.runtime.durable.outbox import changes_of, post, read_outbox
 from place.runtime.durable.pack import load_pack
 from place.runtime.durable.saving import usual_pace
-from place.runtime.durable.storage import Storage
-from place.runtime.spark.catalogs import Catalogs
+from place.runtime.durable.storage import Storage, StorageFault, TakenOver
+from place.runtime.durable.takeover import fence
+from place.runtime.spark.catalogs import Catalogs, sweep_tables
 from place.runtime.spark.failure import failure_of
 from place.runtime.spark.inputs import (
     RAW,
@@ -96,10 +98,14 @@ class Pipeline:
         matrix: Matrix,
         threads: int,
         keep: Keep,
+        lease: Lease | None = None,
     ) -> None:
         self._context = spark.sparkContext
         self.storage = storage
         self._home = home_id
+        self._lease = lease
+        self._fault: StorageFault | None = None
+        """Why no tick can be committed any more."""
         self.matrix = matrix
         self._merger = Merger(matrix)
         self._lock = threading.RLock()
@@ -107,11 +113,16 @@ class Pipeline:
         self.on_commit: list[OnCommit] = []
         self.small = SMALL
         """Deltas, and pushed readings, of at most so many bytes are enclosed in manifests."""
+        if lease is not None and lease.needs_fence:
+            fence(storage, home_id, f"{matrix.rows}x{matrix.columns}")
+            lease.needs_fence = False
         self.kept = KeptTicks(storage, keep)
         self.last: Manifest | None = self.kept.last
         self._check_home()
         self.log = TickLog(storage, self.last)
-        self.kept.open(self.log.files)
+        self.kept.open(self.log.files, self.confirm)
+        if lease is not None:
+            sweep_tables(storage, lease)
         self.cells = StandingCells(
             self._context, storage, matrix, threads, self._catalogs, self._past, usual_pace()
         )
@@ -125,6 +136,12 @@ class Pipeline:
     def lock(self) -> threading.RLock:
         """Held while a tick runs: whoever holds it sees no tick begin."""
         return self._lock
+
+    def confirm(self) -> None:
+        """Raise TakenOver if another process has taken over this storage. What was durable before
+        this was called is not lost."""
+        if self._lease is not None:
+            self._lease.confirm()
 
     def _check_home(self) -> None:
         """What the storage holds must be of this home, and of these cells."""
@@ -151,6 +168,8 @@ class Pipeline:
         tick.
         """
         with self._lock:
+            if self._fault is not None:
+                raise self._fault
             began = time.perf_counter()
             previous = self.last
             number = 1 if previous is None else previous.tick + 1
@@ -179,7 +198,7 @@ class Pipeline:
             manifest = replace(manifest, metrics=metrics, written=now)
             manifest = self.kept.planned(manifest, self.delivered)
             point("manifest", number)
-            manifests.publish(self.storage, manifest, enclosed)
+            self._commit(manifest, enclosed)
             self._merger.is_known = True
             self.last = manifest
             self.kept.committed(manifest)
@@ -190,6 +209,28 @@ class Pipeline:
             self.kept.sweep(manifest, previous, passed + passing)
             self._catalogs.keep({*self.log.versions, catalog.version})
             return manifest
+
+    def _commit(self, manifest: Manifest, enclosed: Enclosed) -> None:
+        """Publish a manifest. If somebody else has done so, or a store does not say whether it was
+        done, there is no tick to go on from."""
+        try:
+            manifests.publish(self.storage, manifest, enclosed)
+        except TakenOver as error:
+            self._fault = error
+            raise
+        except StorageFault as error:
+            if not self.storage.is_local:
+                self._fault = StorageFault(
+                    f"it is not known whether tick {manifest.tick} is committed: {error.message}",
+                    hint="start again, when the store can be reached",
+                )
+                raise self._fault from None
+            raise
+
+    @property
+    def is_over(self) -> bool:
+        """Can no tick be committed any more? Then what waits is left to whoever comes next."""
+        return self._fault is not None
 
     def _past(self, cell: str) -> Restore:
         """What a cell that is behind has to begin with."""
@@ -346,6 +387,8 @@ class Pipeline:
         posted: list[Posted],
     ) -> Manifest:
         previous = self.last
+        known, older = (dict(previous.states), dict(previous.older)) if previous else ({}, {})
+        saved = {result.cell: result.saved for result in results if result.saved is not None}
         first = results[0]
         totals: dict[str, dict[str, int]] = {}
         for stream in first.readings:
@@ -368,10 +411,8 @@ class Pipeline:
             home=self._home,
             catalog=catalog.version,
             cells=f"{self.matrix.rows}x{self.matrix.columns}",
-            states={
-                **(previous.states if previous is not None else {}),
-                **{result.cell: result.saved for result in results if result.saved is not None},
-            },
+            states=known | saved,
+            older=older | {cell: known[cell] for cell in saved if cell in known},
             attempt=job.attempt,
             outbox=tuple(posted),
             quarantine=tuple(aside),
@@ -385,7 +426,12 @@ class Pipeline:
             totals={**totals, "": told},
             triggers=manifests.triggers_since(previous, (result.triggers for result in results)),
             reasons=manifests.reasons_since(previous, first.reasons, totals),
+            epoch=self.storage.epoch,
+            statements=self.statements(),
         )
+
+    statements: Callable[[], str] = staticmethod(lambda: "")
+    """The last entry of the log of statements, where there is one."""
 
     delivered: Callable[[], int] = staticmethod(lambda: 1 << 62)
     """The last tick that all sinks have got; later ones are kept for them."""

@@ -35,9 +35,12 @@ from place.runtime.durable.aside import FAILED
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
 from place.runtime.durable.kept_ticks import WRITTEN, Keep
+from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
+from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
+from place.runtime.durable.takeover import held, root_of
 from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
@@ -45,6 +48,7 @@ from place.runtime.interface import DurableRuntime, Listener, OnCommit
 from place.runtime.local import plan_of, told_of
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
+from place.runtime.spark.checkpoints import Checkpoints
 from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, Logged, size_of
 from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
@@ -80,6 +84,7 @@ class SparkRuntime:
             home if home is not None else Path(str(self._scratch and self._scratch.name))
         )
         self.home = Home(self.directory, "pipeline")
+        self._lease: Lease | None = None
         try:
             self._store = CatalogStore(self.directory)
             self.pipeline = self._made(storage, matrix, threads, keep)
@@ -89,21 +94,29 @@ class SparkRuntime:
                 self.pipeline.close()
                 raise
         except BaseException:
-            self.home.close()
+            self._let_go()
             raise
 
     def _made(
         self, storage: str | None, matrix: Matrix | None, threads: int | None, keep: Keep | None
     ) -> Pipeline:
+        asked = [matrix.rows, matrix.columns] if matrix is not None else None
+        root = root_of(self.home, storage)
+        if root is None:
+            place = Storage(str(self.directory.absolute()))
+        else:
+            place, self._lease = held(self.home, root, asked)
         about = self.home.about
-        cells = about.get("cells")
-        if matrix is None:
-            matrix = Matrix(*cells) if cells else Matrix()
-        storage = self._place(storage)
-        self.home.remember(cells=cells or [matrix.rows, matrix.columns])
+        cells = about.get("cells") or asked or [1, 1]
+        self.home.remember(cells=cells)
+        matrix = matrix or Matrix(*cells)
         cores = self.spark.sparkContext.defaultParallelism
         share = max(1, cores // (matrix.rows * matrix.columns)) if threads is None else threads
-        return Pipeline(self.spark, Storage(storage), about["id"], matrix, share, keep or Keep())
+        made = Pipeline(self.spark, place, about["id"], matrix, share, keep or Keep(), self._lease)
+        if self._lease is not None:
+            follow(self._store, place, made.last, self._lease)
+            made.statements = self._store.entry
+        return made
 
     def _open(self) -> None:
         self.deltas = Deltas(self.pipeline.storage, self.pipeline.kept)
@@ -114,11 +127,13 @@ class SparkRuntime:
             self.pipeline.log.files,
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
+            self.pipeline.confirm,
         )
         self.catalog = Catalog()
         for known in self._store.versions(self.pipeline.log.versions):
             self.pipeline.know(known)
             self.catalog = known
+        self.checkpoints = Checkpoints(self.pipeline.storage, self.directory, self._lease)
         self.sources = Sources(self)
         self.deliveries = Deliveries(self)
         self._is_own = False
@@ -127,18 +142,6 @@ class SparkRuntime:
         self.pipeline.delivered = self.deliveries.delivered
         self.deliveries.deliver()
         self._roll_forward()
-
-    def _place(self, storage: str | None) -> str:
-        """Where state and deltas are; a home remembers it if it is not the home itself."""
-        about = self.home.about
-        if storage is not None and "://" not in storage:
-            storage = str(Path(storage).absolute())
-        if "cells" in about and storage is not None and storage != about.get("storage"):
-            known = about.get("storage") or "the home itself"
-            raise ConfigurationError(f"the storage of this home is {known}, not {storage}")
-        if storage is not None:
-            self.home.remember(storage=storage)
-        return storage or about.get("storage") or str(self.directory.absolute())
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
@@ -259,9 +262,15 @@ class SparkRuntime:
         self.deliveries.close()
         self.pipeline.close()
         self._store.close()
-        self.home.close()
+        self._let_go()
         if self._scratch is not None:
             self._scratch.cleanup()
+
+    def _let_go(self) -> None:
+        """Let another process have the home, and its storage."""
+        if self._lease is not None:
+            self._lease.release()
+        self.home.close()
 
     # The runtime's interface
 
@@ -311,7 +320,7 @@ class SparkRuntime:
                     assert manifest is not None
                     deltas += self._deltas(manifest)
             except PlaceError:
-                if not self._has_taken(logged.number):
+                if not self._has_taken(logged.number) and not self.pipeline.is_over:
                     self.ingest.withdraw(logged)  # and whoever pushed it is told
                 raise
             return deltas

@@ -29,7 +29,7 @@ from place.plan.catalog import fold
 from place.runtime.durable.crash import point
 from place.runtime.durable.kafka import client_settings
 from place.runtime.durable.manifest import Mark
-from place.runtime.durable.storage import StorageFull, digest
+from place.runtime.durable.storage import StorageFull
 from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
 from place.runtime.intake.future import latest_time, wall_clock
@@ -97,6 +97,7 @@ class Sources:
         self._trigger: dict[str, Any] | None = None
         self._ending: list[threading.Thread] = []
         self._failures: dict[str, PlaceError] = {}
+        self._checkpoints = runtime.checkpoints
 
     # Begin and end
 
@@ -210,9 +211,9 @@ class Sources:
     def _begin(self, stream: Stream) -> None:
         opened = self._opened(stream)
         label = f"{fold(stream.name)}-{self._runtime.since(stream)}"
-        storage = self._runtime.pipeline.storage
-        name = f"checkpoints/{digest(label)}"
-        checkpoint = storage.path(name) if storage.is_local else f"{storage.root}/{name}"
+        last = self._runtime.last
+        mark = last.sources.get(label) if last is not None else None
+        checkpoint = self._checkpoints.location(label, mark)
         writer = opened.frame.writeStream.queryName(f"place-{stream.name}-{id(self)}")
         writer = writer.option("checkpointLocation", checkpoint)
         self._running[stream.name] = running = Running(stream)
@@ -254,7 +255,8 @@ class Sources:
                         hint="restore the checkpoint, or drop the stream and create it again",
                     )
                 if mark is None or mark.batch < batch:
-                    marks = {label: Mark(query, batch)}
+                    self._checkpoints.save(label)
+                    marks = {label: Mark(query, batch, runtime.pipeline.storage.epoch)}
                     entry = opened.entry(frame, batch)
                     runtime.tick(replace(entry, marks=marks, since=came))
                 if opened.batches is not None and batch + 1 >= opened.batches:

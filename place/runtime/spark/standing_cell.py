@@ -34,8 +34,8 @@ from place.plan.query import Query
 from place.runtime.durable.crash import CELL, point
 from place.runtime.durable.manifest import Posted, Saved, token_of
 from place.runtime.durable.outbox import post, write_outbox
-from place.runtime.durable.pack import load_pack, read_pack, write_tables
-from place.runtime.durable.saving import Pace, Saving
+from place.runtime.durable.pack import read_pack, write_tables
+from place.runtime.durable.saving import Pace, Saving, first_whole
 from place.runtime.durable.storage import Storage
 from place.runtime.durable.told import read_told, told_in
 from place.runtime.intake.check import Rejected, last_late, late_readings
@@ -119,17 +119,18 @@ class Locate(_OfJob):
 
 @dataclass(frozen=True)
 class Restore:
-    """Begin with a saved state, and take the ticks since again, up to the one of this token."""
+    """Begin with the first of these states that is not damaged, and take the ticks since again, up
+    to the one of this token. `ticks` are those since the last of the states."""
 
     at: str
-    saved: Saved | None
+    saved: Sequence[Saved]
     ticks: Sequence[LoggedTick]
 
     @property
     def versions(self) -> tuple[int, ...]:
         """The versions of the catalog that a cell has to know for it, in their order."""
-        first = () if self.saved is None else (self.saved.catalog,)
-        return tuple(dict.fromkeys((*first, *(each.catalog for each in self.ticks))))
+        first = (each.catalog for each in reversed(self.saved))
+        return tuple(dict.fromkeys(sorted((*first, *(each.catalog for each in self.ticks)))))
 
 
 Request = RunTick | Probe | Observe | Locate | Restore
@@ -282,16 +283,18 @@ class StandingCell:
 
     def _restore(self, request: Restore) -> None:
         """Begin with a saved state, and take the ticks since; what they told is told already."""
-        self._kept, saved = None, request.saved
+        self._kept = None
+        saved, state = first_whole(self._storage, request.saved)
         self._saving.begin(0 if saved is None else saved.size)
         if saved is None:
             worker = Worker(self._place, self._threads)
         else:
             catalog = self._catalogs[saved.catalog]
-            state = load_pack(self._storage, saved.file).tables
             tables = read_tables(self._storage, catalog)
             worker = load_worker(self._place, catalog, tables, state, self._threads)
         for each in request.ticks:
+            if saved is not None and each.tick <= saved.tick:
+                continue
             began = time.perf_counter()
             catalog = self._catalogs[each.catalog]
             if worker.catalog.version != each.catalog:

@@ -1,4 +1,4 @@
-"""The log: the ticks since the oldest state that a cell has saved, with all that they took in.
+"""The log: the ticks since the oldest state that is kept of a cell, with all that they took in.
 
 A cell that is new begins with its saved state and takes these ticks again; nobody is told again
 what they told. Files of readings stay for as long as a tick is in the log.
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.manifest import Manifest, Saved
 from place.runtime.durable.storage import Damaged, Storage, is_part
 from place.runtime.spark.inputs import PackInput, TickInput, input_of
+
+AT_ONCE = 16
+"""Manifests that are fetched at the same time from a store elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,13 @@ class TickLog:
 
     def __init__(self, storage: Storage, last: Manifest | None) -> None:
         self._ticks: deque[LoggedTick] = deque()
-        self._states: dict[str, Saved] = dict(last.states) if last is not None else {}
+        self._last = last
         if last is not None:
-            for tick in range(last.replayed_from, last.tick + 1):
-                found = last if tick == last.tick else _loaded(storage, tick)
-                inputs = tuple(map(input_of, found.inputs))
-                self._ticks.append(LoggedTick(tick, found.token, found.catalog, inputs))
+            needed = range(last.replayed_from, last.tick + 1)
+            with ThreadPoolExecutor(1 if storage.is_local else AT_ONCE) as pool:
+                for found in pool.map(partial(_loaded, storage), needed):
+                    inputs = tuple(map(input_of, found.inputs))
+                    self._ticks.append(LoggedTick(found.tick, found.token, found.catalog, inputs))
 
     @property
     def files(self) -> set[str]:
@@ -52,12 +58,12 @@ class TickLog:
     @property
     def versions(self) -> list[int]:
         """The versions of the catalog that are needed, in their order."""
-        saved = (state.catalog for state in self._states.values())
+        saved = (state.catalog for state in (self._last.saved if self._last is not None else ()))
         return sorted({*saved, *(each.catalog for each in self._ticks)})
 
     def append(self, manifest: Manifest, inputs: Iterable[TickInput]) -> list[str]:
         """A tick is committed. The files that only ticks needed which all cells have passed."""
-        self._states = dict(manifest.states)
+        self._last = manifest
         logged = LoggedTick(manifest.tick, manifest.token, manifest.catalog, tuple(inputs))
         self._ticks.append(logged)
         passed: list[str] = []
@@ -65,10 +71,12 @@ class TickLog:
             passed += self._ticks.popleft().files
         return passed
 
-    def since(self, cell: str) -> tuple[Saved | None, list[LoggedTick]]:
-        """The saved state of a cell, and the ticks that it has to take again."""
-        saved = self._states.get(cell)
-        after = 0 if saved is None else saved.tick
+    def since(self, cell: str) -> tuple[list[Saved], list[LoggedTick]]:
+        """The saved states of a cell, the newest first, and the ticks since the oldest of them."""
+        assert self._last is not None
+        both = (self._last.states.get(cell), self._last.older.get(cell))
+        saved = [each for each in both if each is not None]
+        after = saved[-1].tick if saved else 0
         return saved, [each for each in self._ticks if each.tick > after]
 
 
