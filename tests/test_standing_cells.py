@@ -13,7 +13,8 @@ import pytest
 
 from place.engine.matrix import Matrix
 from place.errors import ConfigurationError
-from place.runtime.spark import standing_job
+from place.runtime.durable.saving import Pace
+from place.runtime.spark import pipeline, standing_job
 from place.runtime.spark.channel import Disconnected, Terms, introduce
 from place.runtime.spark.standing_job import StandingCells
 from place.session import Session
@@ -267,7 +268,11 @@ def test_a_process_that_ends_without_closing_is_quiet(tmp_path: Path) -> None:
     assert (began.returncode, began.stdout, began.stderr) == (0, "ready\n", "")
 
 
-def test_files_for_several_cells_are_read_once_by_a_spark_job(tmp_path: Path) -> None:
+def test_files_for_several_cells_are_read_once_by_a_spark_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = Pace(ticks=1 << 62, seconds=1e9)  # on a busy machine a tick may take seconds
+    monkeypatch.setattr(pipeline, "usual_pace", lambda: never)
     with opened(tmp_path / "home", matrix=Matrix(2, 2)) as session:
         session.sql(f"{CARS} FROM FILES ('{tmp_path}/in', format = 'csv'); {NEAR}")
         (tmp_path / "in").mkdir(exist_ok=True)
