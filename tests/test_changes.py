@@ -14,7 +14,7 @@ from place.model.delta import FEW, Delta, Sign
 from place.model.reading import Advance
 from place.plan.query import Query
 from place.runtime.durable.deltas import TickDeltas
-from place.runtime.durable.outbox import changes_of, read_outbox, write_outbox
+from place.runtime.durable.outbox import changes_of, post, read_outbox, write_outbox
 from place.runtime.durable.storage import Storage
 from place.runtime.intake.pushed import readings_of
 from place.runtime.local import LocalRuntime, told_of
@@ -81,7 +81,8 @@ def test_an_outbox_keeps_whose_rows_they_are(queries: tuple[Query, ...], tmp_pat
     storage = Storage(str(tmp_path))
     given = [change(queries, -1, range(300)), change(queries[1:3], 1, range(300, 500), seed=3)]
     given += given[0].by_query()[:1]
-    assert write_outbox(storage, "outbox/1.arrow", given)[0] == sum(map(len, given))
+    posted, pack = post(storage, "outbox/1.arrow", given, 0)
+    assert (posted.file, posted.deltas, pack) == ("outbox/1.arrow", sum(map(len, given)), None)
     found = TickDeltas.of(1, read_outbox(storage, "outbox/1.arrow")).deltas()
     expected = [delta for each in given for delta in each.deltas()]
     assert found == sorted(expected, key=lambda delta: delta.instant)

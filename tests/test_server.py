@@ -192,7 +192,8 @@ def test_a_bug_in_the_answer_to_one_does_not_end_the_others(
 
     with monkeypatch.context() as patch:
         patch.setattr("place.server.watched.Watched.fulfilled", fail)
-        assert served.http.get("/queries/near/answer").status_code == 500
+        wrong = served.http.get("/queries/near/answer")
+        assert (wrong.status_code, wrong.headers["connection"]) == (500, "close")
     assert served.http.get("/queries/near/answer").status_code == 200
     assert served.server.hub.is_alive
 

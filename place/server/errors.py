@@ -147,7 +147,9 @@ def add_handlers(app: FastAPI) -> None:
 
     async def unexpected(_: Request, error: Exception) -> JSONResponse:
         LOG.error("a bug: %s", error, exc_info=error)
-        return reply(500, error_body("internal", "this is a bug of the server; its log says more"))
+        # The connection is closed after a bug: who would send the next request on it has to know.
+        body = error_body("internal", "this is a bug of the server; its log says more")
+        return reply(500, body, {"Connection": "close"})
 
     app.add_exception_handler(PlaceError, ours)
     app.add_exception_handler(HTTPException, http)
