@@ -9,6 +9,7 @@ places are compared, nobody does.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -173,7 +174,7 @@ def numbered(numbers: Longs, dictionary: Dictionary) -> Columns:
     return made
 
 
-class StandingElements:
+class StandingElements(ABC):
     """Which elements stand, by number, and what faces they have."""
 
     def __init__(self) -> None:
@@ -183,9 +184,9 @@ class StandingElements:
         """The numbers of elements that faces do not know to stand, or not to."""
         self._stale_count = 0
 
+    @abstractmethod
     def pick(self, ids: Longs, columns: Sequence[int] | None = None) -> Columns:
         """The rows of elements."""
-        raise NotImplementedError
 
     def face(self, number: int) -> Face:
         """One of the faces, with all elements that stand."""
