@@ -44,6 +44,27 @@ class KeptTicks:
 
 
 @dataclass(frozen=True)
+class Archiving:
+    """What of a stream the repository keeps (PLACE, section 3.1).
+
+    Of each object every `nth` reading, or, with a `period`, the first reading in each period of
+    event time. Every `snapshot` of event time all objects are written down as they are then, so
+    that a question about the past need not read all that came before. What is older than `keep`
+    is removed; None keeps everything.
+    """
+
+    nth: int = 1
+    period: int | None = None
+    snapshot: int = 3_600_000_000
+    keep: int | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Is every reading kept, so that answers about the past are exact?"""
+        return self.nth == 1 and self.period is None
+
+
+@dataclass(frozen=True)
 class Stream:
     """Moving objects, or moving regions: who sends readings, and what instants they make.
 
@@ -72,6 +93,9 @@ class Stream:
     """How whoever sends readings calls some of the columns: pairs of a column and that name."""
     max_future: int | None = None
     """How far a reading's time may be ahead of the clock on the wall; None is up to the door."""
+
+    archiving: Archiving | None = None
+    """What is kept of the past; None keeps nothing."""
 
     fills_gaps: bool = False
     """Whether a column that a reading leaves out keeps the value that its object had before."""

@@ -14,6 +14,7 @@ from place.errors import PlaceError, suggestion
 from place.model.schema import (
     LATITUDES,
     LONGITUDES,
+    Archiving,
     Column,
     KeptTicks,
     Region,
@@ -40,6 +41,7 @@ from place.plan.external import (
 from place.plan.limits import check_history
 from place.plan.options import (
     Options,
+    archived,
     bounds,
     evaluation,
     fraction,
@@ -68,6 +70,9 @@ STREAM_OPTIONS = (
     "max_speed",
     "report_every",
     "cache",
+    "archive",
+    "snapshot",
+    "keep",
 )
 
 Load = Callable[[str, tuple[Column, ...]], tuple[tuple[Column, ...], TableRows]]
@@ -104,6 +109,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
         timestamps=_shared(statement, options, "timestamps", form_of_timestamps),
         called=_shared(statement, options, "columns", partial(names_of_columns, columns)) or (),
         max_future=options.read("max_future", furthest),
+        archiving=_archiving(options),
         fills_gaps=options.read("missing", keeps_last) or False,
     )
     if stream.key is None:
@@ -112,6 +118,28 @@ def define_stream(statement: s.CreateStream) -> Stream:
     if statement.source is not None and stream.source is not None:
         check_source(stream, stream.source, statement.source)
     return stream
+
+
+def _archiving(options: Options) -> Archiving | None:
+    """What the options `archive`, `snapshot` and `keep` say together."""
+    chosen = options.read("archive", archived)
+    if chosen is None:
+        for name in ("snapshot", "keep"):
+            option = options.get(name)
+            if option is not None:
+                raise wrong(
+                    f'option "{name}" speaks of an archive, and there is none',
+                    option.name.at,
+                    hint="add archive = 'all'",
+                )
+        return None
+    nth, period = chosen
+    return Archiving(
+        nth,
+        period,
+        snapshot=options.read("snapshot", positive_duration) or Archiving.snapshot,
+        keep=options.read("keep", positive_duration),
+    )
 
 
 def _check_without_objects(stream: Stream, options: Options) -> None:

@@ -71,6 +71,25 @@ def keeps_last(text: str) -> bool:
     return chosen == "last"
 
 
+def archived(text: str) -> tuple[int, int | None]:
+    """Which readings of an object are archived: every n-th, or one in each period."""
+    words = text.split()
+    match [word.casefold() for word in words]:
+        case ["all"]:
+            return 1, None
+        case ["every", "reading"]:
+            return 1, None
+        case ["every", number, "readings"] if number.isascii() and number.isdigit():
+            if int(number) > 0:
+                return int(number), None
+        case ["every", *_]:
+            return 1, positive_duration(" ".join(words[1:]))
+    raise PlaceError(
+        f"'{text}' does not say which readings are archived",
+        hint="write 'all', 'every 10 readings' or 'every 30 seconds'",
+    )
+
+
 def evaluation(text: str) -> int | None:
     """The period of the instants; None for every timestamp."""
     if text.strip().casefold() == PROGRESSIVE:
