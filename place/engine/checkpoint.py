@@ -14,12 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from place.engine.columns import Columns, Dictionary
+from place.engine.following import TableOf
 from place.engine.history import History
 from place.engine.matrix import Place
 from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.timeline import Timeline
-from place.engine.worker import MANY_TEXTS, TableOf, Worker
+from place.engine.worker import MANY_TEXTS, Worker
 from place.model.schema import Column, Stream
 from place.model.types import Type
 from place.plan.catalog import Catalog
@@ -68,6 +69,9 @@ def save_worker(worker: Worker) -> Checkpoint:
         "parts": worker.clocks.parts(),
         "readings": worker.readings,
         "late": worker.late,
+        "numbered": worker.numbered,
+        "slices": not worker.share.is_whole,
+        "since": worker.share.since,
     }
     state[META] = pa.table({"meta": [json.dumps(meta)]})
     state[TEXTS] = pa.table({"text": pa.array(worker.dictionary.texts, pa.string())})
@@ -93,6 +97,10 @@ def load_worker(
     worker.clocks.follow(streams.values())
     worker.clocks.set_times(meta["clocks"], meta["parts"])
     worker.readings, worker.late = meta["readings"], meta["late"]
+    worker.numbered = meta.get("numbered", dict(meta["readings"]))
+    worker.share.is_whole = place.matrix.rows == 1 or not meta.get("slices", False)
+    worker.share.since = meta.get("since", 0)
+    worker.share.adopt(list(catalog.queries.values()), table_of)
     for number, saved in enumerate(meta["timelines"]):
         named = frozenset(saved["streams"])
         line = Timeline(

@@ -14,9 +14,11 @@ from place.engine.changes import Change, settle
 from place.engine.checkpoint import load_worker, save_worker
 from place.engine.columns import Dictionary
 from place.engine.compile import compile_query
+from place.engine.exchange import Moved, Wants, exchanged
 from place.engine.matrix import Matrix
 from place.engine.partial_answers import Found, PartialAnswer, is_merged
-from place.engine.worker import PROBE, Segment, Told, Worker
+from place.engine.slices import Segment, Told
+from place.engine.worker import PROBE, Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
@@ -185,8 +187,8 @@ class LocalRuntime:
         found: list[Found] = []
         seen = []
         with self._at_most(current().seconds):
-            for worker in self.workers:
-                some, observed = worker.trial(query, self.catalog.arrow_of)
+            for worker, moved in self._asked(query):
+                some, observed = worker.trial(query, self.catalog.arrow_of, moved)
                 found += some
                 seen.append(observed)
         merge(found, answers)
@@ -198,14 +200,14 @@ class LocalRuntime:
         rows = [worker for worker in self.workers if worker.place.column == 0]
         return {
             "objects": sum(worker.objects(name) for worker in rows),
-            "readings": rows[0].readings[name],
-            "late": rows[0].late[name],
+            "readings": sum(worker.readings[name] for worker in rows),
+            "late": sum(worker.late[name] for worker in rows),
         }
 
     def reason(self, stream: str) -> str | None:
         """Why a reading of a stream was set aside last: one that is wrong is never taken."""
         name = self.catalog.streams[fold(stream)].name
-        return self._reasons.get(name) if self.workers[0].late[name] else None
+        return self._reasons.get(name) if self.statistics(name)["late"] else None
 
     def _follow(self, catalog: Catalog) -> list[Delta]:
         """Go over to a version that was accepted, however long it takes."""
@@ -215,9 +217,22 @@ class LocalRuntime:
         self.catalog = catalog
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
+        wants = [worker.wants(catalog, catalog.arrow_of) for worker in self.workers]
         return [
-            each for worker in self.workers for each in worker.become(catalog, catalog.arrow_of)
+            each
+            for worker, moved in zip(self.workers, self._moved(wants), strict=True)
+            for each in worker.become(catalog, catalog.arrow_of, moved)
         ]
+
+    def _moved(self, wants: Sequence[Wants]) -> list[Moved]:
+        """What workers are told by those of other rows."""
+        holdings = [worker.share.holdings for worker in self.workers]
+        return exchanged(self.catalog.streams.values(), holdings, wants)
+
+    def _asked(self, query: Query) -> list[tuple[Worker, Moved]]:
+        """The workers, each with what it has to be told to ask a query."""
+        wants = [worker.wants_to_ask([query], self.catalog.arrow_of) for worker in self.workers]
+        return list(zip(self.workers, self._moved(wants), strict=True))
 
     def _settled(self, found: Iterable[Found]) -> list[Delta]:
         return _deltas(settle(merge(found, self._answers)))
@@ -225,7 +240,11 @@ class LocalRuntime:
     def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
         tables = self.catalog.arrow_of
         with self._at_most(seconds):
-            found = [each for worker in self.workers for each in worker.probe(query, tables)]
+            found = [
+                each
+                for worker, moved in self._asked(query)
+                for each in worker.probe(query, tables, moved)
+            ]
             changes = settle(merge(found, Answers(Dictionary())))
         check_rows(sum(map(len, changes)), most)
         return Counter(delta.row for change in changes for delta in change.deltas())
@@ -247,10 +266,17 @@ class LocalRuntime:
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick by columns, in memory only: the settled changes that follow."""
         found = [each for worker in self.workers for each in worker.take(told)]
-        for late in self.workers[0].aside:
+        for late in self.aside():
             definition = self.catalog.streams[fold(late.stream)]
             self._reasons[late.stream] = last_late(definition, late.table)
         return settle(merge(found, self._answers))
+
+    def aside(self) -> list[Segment]:
+        """The readings of the last tick that were late; the last of each stream at the end."""
+        rows = [worker for worker in self.workers if worker.place.column == 0]
+        rows = [worker for worker in rows if not worker.share.is_whole] or rows[:1]
+        found = [(row.last_late[late.stream], late) for row in rows for late in row.aside]
+        return [late for _, late in sorted(found, key=lambda each: each[0])]
 
 
 class _States:
@@ -277,11 +303,9 @@ class _States:
             again = load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
             again.clocks.set_times(*clocks)
             read = {query.streams for query in catalog.queries.values()}
-            again.timelines = {
-                streams: line
-                for streams, line in again.timelines.items()
-                if len(streams) == 1 or streams in read
-            }
+            for streams in [s for s in again.timelines if len(s) > 1 and s not in read]:
+                del again.timelines[streams]
+            again.share.tidy()
             made.append(again)
         return made
 

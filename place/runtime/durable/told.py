@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
 from place.model.reading import Advance
 from place.runtime.durable.pack import Pack, load_pack, write_tables
 from place.runtime.durable.storage import Storage

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.fs
 
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
 from place.model.schema import Stream
 from place.plan.catalog import fold
 from place.runtime.durable.storage import Storage

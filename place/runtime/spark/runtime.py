@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from place.engine.matrix import Matrix
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta

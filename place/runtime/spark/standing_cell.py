@@ -23,7 +23,8 @@ from place.engine.changes import Change, settle
 from place.engine.checkpoint import load_worker, save_subjects, save_worker
 from place.engine.matrix import Place
 from place.engine.partial_answers import Found, PartialAnswer
-from place.engine.worker import Segment, Told, Worker
+from place.engine.slices import Segment, Told
+from place.engine.worker import Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
 from place.model.reading import Advance
