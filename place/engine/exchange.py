@@ -226,6 +226,19 @@ def exchanged(
     return moved
 
 
+def joint_keys(wanted: Sequence[Mapping[str, Keys]]) -> dict[str, Keys]:
+    """What several cells want, together."""
+    found: dict[str, Keys] = {}
+    for each in wanted:
+        for name, keys in each.items():
+            known = found.get(name, keys)
+            if known is None or keys is None:
+                found[name] = None
+            else:
+                found[name] = pa.concat_arrays([known, keys]).unique()
+    return found
+
+
 def floors_of(streams: Iterable[Stream], reaches: Sequence[Mapping[str, Reach]]) -> dict[str, int]:
     """The floors of histories, from the reaches of one cell of each row."""
     floors: dict[str, int] = {}

@@ -45,6 +45,13 @@ class Following:
             self._known[stream.name] = _array(stream, self._counts.get(stream.name, {}))
         return self._known[stream.name]
 
+    def named(self, stream: Stream) -> pa.Array:
+        """The keys of a stream that are followed one by one."""
+        counts = self._counts.get(stream.name, Counter())
+        found = _array(stream, {key: 1 for key in counts if key is not EVERYTHING})
+        assert found is not None
+        return found
+
     def after(
         self, ended: Iterable[Query], begun: Iterable[Query], table_of: TableOf
     ) -> FollowingChange:

@@ -306,12 +306,18 @@ class Worker:
 
     def _slice(self, segment: Segment, stream: Stream) -> Segment:
         """What this worker takes of a segment."""
-        if self.share.is_whole and segment.cut is not None:
+        if segment.cut is not None:
+            self.shed()
+        return self.share.slice_of(segment, stream)
+
+    def shed(self) -> None:
+        """Hold only its own share from now on, if it holds the objects of all rows: what it is told
+        is cut for it."""
+        if self.share.is_whole and self.place.matrix.rows > 1:
             self.share.shed()
             if self.place.row:  # the first row has counted all until now
                 self.readings = dict.fromkeys(self.readings, 0)
                 self.late = dict.fromkeys(self.late, 0)
-        return self.share.slice_of(segment, stream)
 
     def _hear(self, segment: Segment, stream: Stream, number: int) -> None:
         name, cut = segment.stream, segment.cut

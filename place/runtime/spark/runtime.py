@@ -38,6 +38,7 @@ from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
+from place.runtime.durable.slice_file import write_cut
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
 from place.runtime.durable.takeover import held, root_of
@@ -128,6 +129,12 @@ class SparkRuntime:
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
             self.pipeline.confirm,
+            lambda told: write_cut(
+                self.pipeline.storage,
+                self.pipeline.slicing.cutting,
+                self.catalog.streams.values(),
+                told,
+            ),
         )
         self.catalog = Catalog()
         for known in self._store.versions(self.pipeline.log.versions):
