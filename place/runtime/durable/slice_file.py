@@ -35,7 +35,7 @@ from place.engine.slices import (
 )
 from place.model.schema import Stream
 from place.runtime.durable.pack import load_pack, read_pack, write_tables
-from place.runtime.durable.storage import Damaged, Fill, Storage, part_of
+from place.runtime.durable.storage import Damaged, Fill, Storage, is_part, part_of
 from place.runtime.durable.told import read_told, told_in, write_told
 
 MARK = b"PLACE\x03S\n"
@@ -188,11 +188,13 @@ def read_share(
     streams: Mapping[str, Stream],
     version: int,
 ) -> tuple[list[Told], int]:
-    """What a cell needs of a file, by the catalog of a version, and how many bytes were read."""
-    head, size = storage.head(name, FIRST)
+    """What a cell needs of a file, by the catalog of a version, and how many bytes were read. What
+    is enclosed in a manifest is little, and never cut."""
+    head, _ = (b"", 0) if is_part(name) else storage.head(name, FIRST)
     index = _index_of(name, head)
     if index is None:
-        return read_told(storage, name), size
+        told = read_told(storage, name)
+        return told, sum(item.table.nbytes for item in told if isinstance(item, Segment))
     place = share.holdings.place
     mine = _read(storage, name, index.rows[place.row])
     told = [item.stream for item in mine if isinstance(item, Segment) and item.stream in streams]
