@@ -36,8 +36,7 @@ REGISTER QUERY kinds AS SELECT kind, COUNT(*) FROM Cars GROUP BY kind;
 def follow(cars: Sequence[int]) -> str:
     """Queries around some cars."""
     return ";".join(
-        f"REGISTER QUERY around{car} AS SELECT id FROM Cars INSIDE ('M', {car}, 5)"
-        for car in cars
+        f"REGISTER QUERY around{car} AS SELECT id FROM Cars INSIDE ('M', {car}, 5)" for car in cars
     )
 
 
