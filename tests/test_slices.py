@@ -17,6 +17,7 @@ from place.engine.slices import Segment, Told, cut_of, merged, rows_of
 from place.engine.worker import Worker
 from place.kernels.text_hash import hash_texts
 from place.model.clock import Clock, Whole
+from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.slice_file import Cutting, read_share, read_whole, write_cut, write_keys
 from place.runtime.durable.storage import Damaged, Storage
@@ -124,7 +125,8 @@ def test_only_what_is_followed_is_known_of_other_rows() -> None:
         session.sql(SETUP)
         runtime = session.runtime
         assert isinstance(runtime, LocalRuntime)
-        runtime.take([Segment("Cars", some_cars(1))])
+        now = Advance((START + 1) * 1_000_000, "Cars")
+        runtime.take([Segment("Cars", some_cars(1)), now])
 
         def known() -> set[int]:
             line = (worker.timelines[frozenset(["Cars"])] for worker in runtime.workers)

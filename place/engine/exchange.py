@@ -38,7 +38,7 @@ BASE, RECENT, LOOSE, NOW, PENDING, KNOWN, WAITING = (
 
 
 @dataclass(frozen=True)
-class Reach:
+class HistoryReach:
     """How far the history of a stream goes back in one cell: its floor, and the instants of the
     readings of the cell's own row. `closed` is the last complete instant of the stream, `slowest`
     that of the slowest stream, or None while one of them has sent nothing."""
@@ -55,7 +55,7 @@ class Wants:
     for all). `reaches` are those of its own histories, where the floors of all are needed."""
 
     keys: Mapping[str, Keys] = field(default_factory=dict)
-    reaches: Mapping[str, Reach] = field(default_factory=dict)
+    reaches: Mapping[str, HistoryReach] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.reaches)
@@ -89,14 +89,14 @@ class Holdings:
         mine = self.place.has_objects(keys, texts)
         return np.ones(len(keys), np.bool_) if mine is None else mine
 
-    def reach(self, name: str, closed: int, slowest: int | None) -> Reach:
+    def reach(self, name: str, closed: int, slowest: int | None) -> HistoryReach:
         """How far the history of a stream goes back here."""
         history = self.histories[name]
         due = [
             ceil_all(part.times[self.is_mine(history.stream, part.keys)], history.stream.evaluate)
             for part in (*history.recent, *history.fresh)
         ]
-        return Reach(history.floor, np.concatenate([NONE, *due]), closed, slowest)
+        return HistoryReach(history.floor, np.concatenate([NONE, *due]), closed, slowest)
 
     def tell(self, wanted: Mapping[str, Keys]) -> State:
         """What is known here of objects of this row."""
@@ -239,7 +239,9 @@ def joint_keys(wanted: Sequence[Mapping[str, Keys]]) -> dict[str, Keys]:
     return found
 
 
-def floors_of(streams: Iterable[Stream], reaches: Sequence[Mapping[str, Reach]]) -> dict[str, int]:
+def floors_of(
+    streams: Iterable[Stream], reaches: Sequence[Mapping[str, HistoryReach]]
+) -> dict[str, int]:
     """The floors of histories, from the reaches of one cell of each row."""
     floors: dict[str, int] = {}
     known = {stream.name: stream for stream in streams}

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from place.engine.exchange import Holdings, Moved, Reach, Wants
+from place.engine.exchange import HistoryReach, Holdings, Moved, Wants
 from place.engine.following import Following, FollowingChange, TableOf
 from place.engine.slices import Keys, Segment, is_shared, slice_of
 from place.kernels.arrays import Bools, Longs
@@ -74,7 +74,7 @@ class Share:
         counts = {name: some for name, some in change.counts.items() if name in known}
         return self._following.added(replace(change, counts=counts), known)
 
-    def _reaches(self, begun: Iterable[Query], clocks: Clocks) -> dict[str, Reach]:
+    def _reaches(self, begun: Iterable[Query], clocks: Clocks) -> dict[str, HistoryReach]:
         names = {
             name
             for query in begun

@@ -26,7 +26,6 @@ from place.kernels.text_hash import hash_texts
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.model.time import BEGINNING
-from place.model.types import Type
 from place.plan.bind_query_table import layout_of
 
 UNORDERED = ""
@@ -112,8 +111,12 @@ def cut_of(segment: Segment) -> Cut:
 def rows_of(stream: Stream, table: pa.Table, rows: int) -> Longs:
     """The row of the matrix that each reading of a segment belongs to."""
     assert stream.key is not None
-    column = table.column(stream.key)
-    if stream.key_type is not Type.STRING:
+    return rows_of_keys(table.column(stream.key), rows)
+
+
+def rows_of_keys(column: pa.ChunkedArray | pa.Array, rows: int) -> Longs:
+    """The row of the matrix that each of these keys belongs to."""
+    if pa.types.is_integer(column.type):
         return spread_keys(column.to_numpy(), rows)
     texts = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(texts, pa.ChunkedArray):  # of no chunk, or of too many bytes for one

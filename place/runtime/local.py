@@ -94,6 +94,12 @@ class LocalRuntime:
             load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
             for worker, state in zip(self.workers, states, strict=True)
         ]
+        self.remember_answers()
+
+    def remember_answers(self) -> None:
+        """Know the answers that several cells hold together, from what these have loaded."""
+        catalog = self.catalog
+        self._answers = Answers(Dictionary())
         for query in catalog.queries.values():
             if query.trigger is None and self._is_merged(query):
                 parts = [

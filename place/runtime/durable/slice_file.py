@@ -172,8 +172,7 @@ def read_whole(storage: Storage, name: str) -> list[Told]:
     """The segments and advances of a file, in their order; those of all rows, if it is cut."""
     try:
         with storage.open(name) as source:
-            head = source.read(min(source.size(), FIRST))
-            index = _index_of(name, head)
+            index = _index_of(name, source.read(min(source.size(), FIRST)))
             if index is None:
                 return told_in(read_pack(source))
             return _together([_read(storage, name, place) for place in index.rows])
@@ -196,6 +195,9 @@ def read_share(
         told = read_told(storage, name)
         return told, sum(item.table.nbytes for item in told if isinstance(item, Segment))
     place = share.holdings.place
+    if (len(index.rows), len(index.columns)) != (place.matrix.rows, place.matrix.columns):
+        told = _together([_read(storage, name, each) for each in index.rows])  # of other cells
+        return told, sum(length for _, length in index.rows)
     mine = _read(storage, name, index.rows[place.row])
     told = [item.stream for item in mine if isinstance(item, Segment) and item.stream in streams]
     keys = [share.keys(streams[stream]) for stream in dict.fromkeys(told)]

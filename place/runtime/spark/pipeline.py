@@ -166,7 +166,7 @@ class Pipeline:
         if self.last.cells != wanted:
             raise ConfigurationError(
                 f"the home was made with cells {self.last.cells}, not {wanted}",
-                hint=f"open it with cells={self.last.cells!r}",
+                hint=f"open it with cells={self.last.cells!r}, or see place rescale --help",
             )
 
     # One tick

@@ -41,7 +41,7 @@ from place.runtime.durable.positions import Positions, check_has_places, positio
 from place.runtime.durable.slice_file import write_cut
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
-from place.runtime.durable.takeover import held, root_of
+from place.runtime.durable.takeover import cells_of, held, root_of
 from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
@@ -108,7 +108,7 @@ class SparkRuntime:
         else:
             place, self._lease = held(self.home, root, asked)
         about = self.home.about
-        cells = about.get("cells") or asked or [1, 1]
+        cells = cells_of(place) or about.get("cells") or asked or [1, 1]
         self.home.remember(cells=cells)
         matrix = matrix or Matrix(*cells)
         cores = self.spark.sparkContext.defaultParallelism

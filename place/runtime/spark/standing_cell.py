@@ -20,7 +20,7 @@ from functools import partial
 import pyarrow as pa
 
 from place.engine.changes import Change, settle
-from place.engine.checkpoint import load_worker, save_subjects, save_worker
+from place.engine.checkpoint import Checkpoint, load_worker, save_subjects, save_worker
 from place.engine.exchange import Moved, Wants
 from place.engine.matrix import Place
 from place.engine.partial_answers import Found, PartialAnswer
@@ -36,9 +36,9 @@ from place.runtime.durable.crash import CELL, point
 from place.runtime.durable.outbox import post, write_outbox
 from place.runtime.durable.pack import load_pack, read_pack, write_tables
 from place.runtime.durable.saving import Pace, Saving, first_whole
-from place.runtime.durable.slice_file import read_share
+from place.runtime.durable.slice_file import read_share, read_whole
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import read_told, told_in
+from place.runtime.durable.told import told_in
 from place.runtime.intake.check import Rejected, last_late, late_readings
 from place.runtime.spark.catalogs import Update, read_tables
 from place.runtime.spark.inputs import (
@@ -122,6 +122,11 @@ class StandingCell:
         if self._kept is not None and self._saving.is_due:
             token, worker = self._kept
             self._saving.take(worker, token)
+
+    def state(self) -> Checkpoint:
+        """All that it has in memory."""
+        assert self._kept is not None
+        return save_worker(self._kept[1])
 
     def close(self) -> None:
         """Finish what is being saved."""
@@ -403,7 +408,7 @@ def _gather(
 def _read(routing: Routing, file: str, worker: Worker) -> tuple[list[Told], int]:
     """What a cell reads of a file of readings, and how many bytes that is."""
     if worker.place.matrix.rows == 1:
-        told = read_told(routing.storage, file)
+        told = read_whole(routing.storage, file)
         return told, sum(item.table.nbytes for item in told if isinstance(item, Segment))
     streams = {stream.name: stream for stream in routing.streams.values()}
     return read_share(routing.storage, file, worker.share, streams, worker.catalog.version)
