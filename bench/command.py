@@ -21,6 +21,7 @@ from bench import (
     progressive,
     register,
     rules_command,
+    scale,
     serve,
     skew,
     stream,
@@ -64,6 +65,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     rules_command.add_parsers(benches)
     cache.add_parser(benches)
     pipeline.add_parser(benches)
+    scale.add_parser(benches)
     triggers_command.add_parser(benches)
     papers.add_parser(benches)
 

@@ -116,8 +116,8 @@ def test_scripts_hold_with_other_cells_in_each_tick(
     runner.run()
 
 
-def run_command(home: Path, cells: str, crash: str | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **({VARIABLE: crash} if crash else {})}
+def run_command(home: Path, cells: str, crash: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, VARIABLE: crash}
     command = [sys.executable, "-m", "place.cli", "rescale", "--home", str(home), "--cells", cells]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
