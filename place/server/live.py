@@ -24,6 +24,7 @@ from place.model.table_rows import TableRows
 from place.model.types import Value
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
+from place.server import land
 from place.server.access import Who
 from place.server.errors import not_found
 from place.server.frames import Layer
@@ -147,6 +148,7 @@ class LiveMap:
         return {
             "streams": streams,
             "basemap": self.server.settings.basemap,
+            "land": land.DEEPEST if land.directory() is not None else None,
             "roads": any(stream["roads"] for stream in streams),
             "you": {"name": who.name, "role": who.role},
         }
