@@ -49,9 +49,14 @@ export class Labels {
 
   // What stands in the column, of the objects that are to be seen.
   ask() {
-    const now = performance.now();
-    if (!this.column || now < this.askedAt + PAUSE || this.live.isPaused) return;
-    this.askedAt = now;
+    clearTimeout(this.timer);
+    if (!this.column || this.live.isPaused) return;
+    const early = this.askedAt + PAUSE - performance.now();
+    if (early > 0) {
+      this.timer = setTimeout(() => this.ask(), early);
+      return;
+    }
+    this.askedAt = performance.now();
     for (const track of this.live.drawnTracks()) {
       const { columns, index } = track.stream;
       if (!columns.some(({ name }) => name === this.column)) continue;

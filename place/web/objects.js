@@ -97,14 +97,20 @@ export class Objects {
     if (!chosen) return;
     const track = this.live.tracks.get(chosen.stream);
     const isThere = track?.lives(chosen.slot);
-    if (isThere && this.isFollowing) this.scene.moveTo(track, chosen.slot);
-    const now = performance.now();
-    if (now < this.askedAt + PAUSE || this.live.isPaused) return;
-    this.askedAt = now;
-    const object = isThere ? await this.live.identify(chosen.stream, chosen.slot) : null;
-    if (this.chosen !== chosen) return;
-    if (object && object.key === chosen.key) this.showRow(object.row);
-    else if (!isThere) this.showGone();
+    if (!isThere) {
+      this.showGone();
+      return;
+    }
+    if (this.isFollowing) this.scene.moveTo(track, chosen.slot);
+    clearTimeout(this.timer);
+    const early = this.askedAt + PAUSE - performance.now();
+    if (early > 0) {
+      this.timer = setTimeout(() => this.look(), early);
+      return;
+    }
+    this.askedAt = performance.now();
+    const object = await this.live.identify(chosen.stream, chosen.slot);
+    if (this.chosen === chosen && object?.key === chosen.key) this.showRow(object.row);
   }
 
   showGone() {

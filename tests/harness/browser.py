@@ -55,6 +55,10 @@ class Page:
     def evaluate(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)
 
+    def fragment(self) -> str:
+        """The address of what is to be seen, as far as this page knows it."""
+        return str(self.evaluate("location.hash"))
+
     def until(self, script: str, argument: Any = None, seconds: float = 20) -> Any:
         """Wait until a script gives something; the page's policy allows no other way."""
         return wait_for(lambda: self.evaluate(script, argument), seconds)
@@ -102,6 +106,37 @@ class Page:
     def drop(self, name: str) -> None:
         self.page.click(f'.mine-query[data-query="{name}"] .drop')
         self.until(f"!document.querySelector('.mine-query[data-query=\"{name}\"]')")
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+"""How a context of the browser becomes a phone."""
+
+
+class Finger:
+    """A finger on a phone, as the browser itself hears of it: what it does to the page, such as
+    scrolling, happens as well."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._channel = page.page.context.new_cdp_session(page.page)
+
+    def _touch(self, kind: str, *at: tuple[float, float]) -> None:
+        points = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(at)]
+        self._channel.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float], steps: int = 8) -> None:
+        """Drag on the map, between places of the stream."""
+        (x1, y1), (x2, y2) = self._page.on_screen(*start), self._page.on_screen(*end)
+        self._touch("touchStart", (x1, y1))
+        for i in range(1, steps + 1):
+            part = i / steps
+            self._touch("touchMove", (x1 + (x2 - x1) * part, y1 + (y2 - y1) * part))
+        self._touch("touchEnd")
+
+    def tap(self, x: float, y: float) -> None:
+        at = self._page.on_screen(x, y)
+        self._touch("touchStart", at)
+        self._touch("touchEnd")
 
 
 PICTURE = base64.b64decode(
