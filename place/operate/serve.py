@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from place.errors import ConfigurationError, PlaceError, suggestion
 from place.model.time import parse_duration
@@ -198,6 +199,12 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     if basemap and not basemap.startswith(("http://", "https://", "/")):
         raise ConfigurationError(
             f"--basemap {arguments.basemap} is no address", hint="it begins with https:// or /"
+        )
+    is_archive = urlsplit(basemap).path.endswith(".pmtiles")
+    if basemap and not is_archive and not all(part in basemap for part in ("{z}", "{x}", "{y}")):
+        raise ConfigurationError(
+            f"--basemap {arguments.basemap} names neither tiles nor an archive of them",
+            hint="write for example https://example.org/{z}/{x}/{y}.png or /maps/world.pmtiles",
         )
     if arguments.home.exists() and not arguments.home.is_dir():
         raise ConfigurationError(f"{arguments.home} is not a directory")
