@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 
 import place.web
-from tests.harness.browser import PICTURE, TILE_AT, Page, archive_served, browsing, needs_browser
-from tests.harness.server import Running, serving, wait_for
+from tests.harness.browser import (
+    PICTURE,
+    TILE_AT,
+    Page,
+    archive_served,
+    browsing,
+    make_archive,
+    needs_browser,
+)
+from tests.harness.server import Running, bearer, serving, wait_for
 from tests.harness.town import SETUP, SHIPS, Town
 
 pytestmark = needs_browser
@@ -236,7 +244,9 @@ def test_a_stream_on_the_globe(page: Page, running: Running, town: Town) -> None
 
 def test_a_client_signs_in_and_sees_its_own(browser: Any, tmp_path: Path) -> None:
     context = browser.new_context(viewport={"width": 1180, "height": 760})
-    with serving(tmp_path / "home", SETUP) as running:
+    archive = tmp_path / "world.pmtiles"
+    archive.write_bytes(make_archive())
+    with serving(tmp_path / "home", SETUP, basemap=str(archive)) as running:
         Town(running).push(c1=(10, 10), c2=(15, 15), c3=(80, 80), c4=(90, 20))
         token = running.server.store.create_token("grace", "client")
         page = Page(context.new_page(), running.url)
@@ -256,6 +266,13 @@ def test_a_client_signs_in_and_sees_its_own(browser: Any, tmp_path: Path) -> Non
         wait_for(lambda: page.rows("hers") == [[3, "cab"]])
         page.until("place.live.drawnTracks()[0].count === 1")
         assert page.evaluate("[...place.live.queries.keys()]") == ["hers"]
+        # A base map in a file of the server is there for those who may see the map.
+        part = {"Range": "bytes=0-7"}
+        assert running.http.get("/map/basemap.pmtiles", headers=part).status_code == 401
+        part |= bearer(token)
+        found = running.http.get("/map/basemap.pmtiles", headers=part)
+        assert (found.status_code, found.content) == (206, b"PMTiles\x03")
+        assert running.http.get("/map/about", headers=part).json()["basemap"].startswith("/map/")
     context.close()
 
 

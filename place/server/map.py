@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, WebSocket
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, Response
 from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
@@ -30,7 +30,7 @@ from place.server.alerts import Alerts, spots_of
 from place.server.encode import Message
 from place.server.errors import Refused
 from place.server.frames import Slotted
-from place.server.live import LiveMap
+from place.server.live import BASEMAP, LiveMap
 from place.server.queries import describe, key_places, kind_of
 from place.server.state import Server
 from place.server.subscriber import Subscriber
@@ -405,6 +405,13 @@ def router(state: Server) -> APIRouter:
         drawn = await to_thread.run_sync(land.tile, z, x, y)
         headers = {"Cache-Control": "private, max-age=86400"}
         return Response(drawn, media_type="application/vnd.mapbox-vector-tile", headers=headers)
+
+    @routes.get(BASEMAP)
+    async def basemap(_: Request, who: Reader) -> FileResponse:
+        """The archive of tiles that the server was started with, by ranges of bytes."""
+        if state.settings.basemap_file is None:
+            raise Refused(404, "not_found", "this server has no base map of its own")
+        return FileResponse(state.settings.basemap_file, media_type="application/octet-stream")
 
     @routes.websocket("/map")
     async def look(websocket: WebSocket) -> None:
