@@ -109,8 +109,12 @@ class In:
 
 @dataclass(frozen=True)
 class Call:
-    """A scalar function: ABS, COALESCE, LENGTH, LOWER or UPPER; or an aggregate over the values of
-    its arguments (`OVER_VALUES`), which are those of a set of variables of a trigger."""
+    """A scalar function of `place/plan/functions.py`; or an aggregate over the values of its
+    arguments (`OVER_VALUES`), which are those of a set of variables of a trigger.
+
+    CASE has conditions and values in turn, and the value of ELSE at the end. `EXTRACT HOUR` and
+    `DATE_TRUNC DAY` have their unit in the name, so that it is part of a query's shape.
+    """
 
     function: str
     arguments: tuple[Expression, ...]
@@ -273,10 +277,28 @@ def show(expression: Expression) -> str:
             return f"{_operand(operand)} LIKE {_operand(pattern)}"
         case In(operand=operand, values=values):
             return f"{_operand(operand)} IN ({', '.join(map(show, values))})"
-        case Call(function=function, arguments=arguments):
-            return f"{function}({', '.join(map(show, arguments))})"
+        case Call():
+            return _show_call(expression)
         case Distance(ax=ax, ay=ay, bx=bx, by=by):
             return f"DISTANCE({_place(ax, ay)}, {_place(bx, by)})"
+
+
+def _show_call(call: Call) -> str:
+    shown = [show(argument) for argument in call.arguments]
+    name, _, part = call.function.partition(" ")
+    if name == "CASE":
+        cases = zip(shown[:-1:2], shown[1::2], strict=True)
+        whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in cases)
+        return f"CASE {whens} ELSE {shown[-1]} END"
+    if name in ("CAST", "TEXT"):
+        return f"CAST({shown[0]} AS {call.type.value})"
+    if name == "EXTRACT":
+        return f"EXTRACT({part.removeprefix('INTERVAL ')} FROM {shown[0]})"
+    if name == "DATE_TRUNC":
+        return f"DATE_TRUNC('{part.lower()}', {shown[0]})"
+    if name == "||":
+        return " || ".join(map(_operand, call.arguments))
+    return f"{name}({', '.join(shown)})"
 
 
 def _place(x: Expression, y: Expression) -> str:
@@ -289,6 +311,7 @@ def _place(x: Expression, y: Expression) -> str:
 
 def _operand(expression: Expression) -> str:
     simple = isinstance(expression, Column | Constant | Call | Distance)
+    simple = simple and not (isinstance(expression, Call) and expression.function == "||")
     return show(expression) if simple else f"({show(expression)})"
 
 
