@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.engine.columns import DTYPES, Columns, Dictionary, Vector
+from place.engine.layout import Polygons, lay_out
 from place.engine.row_sums import sum_rows
 from place.engine.vector_functions import (
     TWO_TO_53,
@@ -25,7 +26,9 @@ from place.engine.vector_functions import (
 )
 from place.kernels.arrays import Bools, Longs
 from place.kernels.distances import distances
+from place.kernels.inside import inside_pairs
 from place.model import schema
+from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
 from place.plan.evaluate import like
@@ -42,6 +45,7 @@ from place.plan.expression import (
     In,
     IsNull,
     IsTruth,
+    Lies,
     Like,
     Negate,
     Not,
@@ -51,6 +55,7 @@ from place.plan.expression import (
 from place.plan.query import Output
 
 Sources = Sequence[Columns | None]
+NO_VECTORS = np.empty((0, 3))
 
 MANY = 4
 """More constants than these in an IN are looked up together."""
@@ -152,6 +157,8 @@ class _Rows:
                 return self._call(function, found_all, [a.type for a in arguments], kind)
             case Distance(space=space):
                 return _distance([self.evaluate(part) for part in children(expression)], space)
+            case Lies(x=x, y=y, area=area, space=space):
+                return _lies(self.evaluate(x), self.evaluate(y), area, space)
 
     def _constant(self, value: Any, kind: Type) -> Vector:
         if value is None:
@@ -356,6 +363,19 @@ def _whole(op: str, one: Longs, other: Longs) -> tuple[Longs, Bools]:
             # Dividing by -1 leaves nothing, as by 1, but overflows on the smallest number.
             divisor = np.where((other == 0) | (other == -1), 1, other)
             return np.fmod(one, divisor), other == 0
+
+
+def _lies(x: Vector, y: Vector, area: Shape, space: Space) -> Vector:
+    """Where places lie in a region."""
+    size = max(len(x.values), len(y.values)) if min(len(x.values), len(y.values)) else 0
+    polygons = Polygons()
+    laid = lay_out([area], space, polygons)
+    places = np.stack([_of_size(part.values.astype(np.float64), size) for part in (x, y)], axis=1)
+    found = np.zeros(size, np.bool_)
+    shapes = (laid.kinds, laid.params, *polygons.arrays())
+    every = np.zeros(size, np.int64)
+    inside_pairs(every, np.arange(size), places, NO_VECTORS, *shapes, found)
+    return Vector(found, x.nulls | y.nulls)
 
 
 def _distance(places: Sequence[Vector], space: Space) -> Vector:

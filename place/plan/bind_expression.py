@@ -16,6 +16,7 @@ from place.errors import PlaceError, suggestion
 from place.model.schema import column_names, find_column
 from place.model.time import parse_interval
 from place.model.types import LARGEST, Type, ValueMismatch, coerce
+from place.plan.bind_areas import bound_area
 from place.plan.bind_function import (
     SCALARS,
     bind_case,
@@ -47,7 +48,7 @@ from place.plan.expression import (
     show,
 )
 from place.plan.query import Source
-from place.sql.statements import Inside, Position, position_of, wrong
+from place.sql.statements import Inside, InsideArea, Position, position_of, wrong
 
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 
@@ -146,6 +147,7 @@ class ExpressionBinder:
                 node.this.this, self.bind(node.expression), position_of(node)
             ),
             Inside: self._inside,
+            InsideArea: self._area,
             **dict.fromkeys(_COMPARISONS, self._compare),
             **dict.fromkeys(_ARITHMETIC, self._arithmetic),
         }
@@ -416,13 +418,23 @@ class ExpressionBinder:
 
     def _distance(self, node: exp.Anonymous, place: Position | None) -> Expression:
         bound = bind_distance(node, self.sources, self.bind, self._shown)
+        self._need_group("DISTANCE", place, "MIN(DISTANCE(a, b))")
+        return bound
+
+    def _area(self, node: InsideArea) -> Expression:
+        bound = bound_area(node, self.sources, self._shown)
+        example = "COUNT(CASE WHEN INSIDE Downtown THEN 1 END)"
+        self._need_group("INSIDE", position_of(node), example)
+        return bound
+
+    def _need_group(self, what: str, place: Position | None, example: str) -> None:
+        """Raise a StatementError where a place is read beside aggregates."""
         if self.collect is not None and not self._within_aggregate:
             raise wrong(
-                "DISTANCE is neither in GROUP BY nor within an aggregate",
+                f"{what} is neither in GROUP BY nor within an aggregate",
                 place,
-                hint="write for example MIN(DISTANCE(a, b))",
+                hint=f"write for example {example}",
             )
-        return bound
 
     def _aggregate(self, node: exp.Anonymous, name: str, place: Position | None) -> Expression:
         if self.collect is None or self._within_aggregate:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from place.model import space as spaces
+from place.model.shape import contains
 from place.model.types import Row, Type, Value
 from place.plan.expression import (
     OVER_VALUES,
@@ -29,6 +30,7 @@ from place.plan.expression import (
     In,
     IsNull,
     IsTruth,
+    Lies,
     Like,
     Negate,
     Not,
@@ -84,6 +86,9 @@ def evaluate(expression: Expression, rows: Sequence[Row]) -> Any:
             if None in places:
                 return None
             return bounded(spaces.distance(space, *map(float, places)), Type.DOUBLE)
+        case Lies(x=x, y=y, area=area, space=space):
+            place = evaluate(x, rows), evaluate(y, rows)
+            return None if None in place else contains(area, space, *map(float, place))
 
 
 def compare(op: str, left: Any, right: Any) -> bool | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from place.model.shape import Shape, show_shape
 from place.model.space import Space
 from place.model.types import Type, Value, format_value
 
@@ -134,6 +135,19 @@ class Distance:
     type: Type = Type.DOUBLE
 
 
+@dataclass(frozen=True)
+class Lies:
+    """`INSIDE area` as a condition: does a place lie in a region that stays? NULL where the place
+    is. `region` is the name that the area was written by."""
+
+    x: Expression
+    y: Expression
+    area: Shape
+    space: Space
+    region: str | None = None
+    type: Type = Type.BOOLEAN
+
+
 Expression = (
     Column
     | Constant
@@ -149,6 +163,7 @@ Expression = (
     | In
     | Call
     | Distance
+    | Lies
 )
 
 
@@ -179,6 +194,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return arguments
         case Distance(ax=ax, ay=ay, bx=bx, by=by):
             return ax, ay, bx, by
+        case Lies(x=x, y=y):
+            return x, y
         case Negate() | Not() | IsNull() | IsTruth():
             return (expression.operand,)
 
@@ -193,6 +210,13 @@ def columns_of(expression: Expression) -> frozenset[Column]:
             found.add(node)
         stack.extend(children(node))
     return frozenset(found)
+
+
+def regions_of(expression: Expression) -> frozenset[str]:
+    """The named regions that an expression was written with."""
+    own = frozenset((expression.region,)) if isinstance(expression, Lies) else frozenset()
+    inner = (regions_of(child) for child in children(expression))
+    return frozenset(name for name in own.union(*inner) if name is not None)
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
@@ -247,6 +271,8 @@ def substitute(expression: Expression, put: Callable[[Column], Expression]) -> E
                 bx=substitute(bx, put),
                 by=substitute(by, put),
             )
+        case Lies(x=x, y=y):
+            return replace(expression, x=substitute(x, put), y=substitute(y, put))
         case Negate() | Not() | IsNull() | IsTruth():
             return replace(expression, operand=substitute(expression.operand, put))
 
@@ -281,6 +307,10 @@ def show(expression: Expression) -> str:
             return _show_call(expression)
         case Distance(ax=ax, ay=ay, bx=bx, by=by):
             return f"DISTANCE({_place(ax, ay)}, {_place(bx, by)})"
+        case Lies(x=x, y=y, area=area, region=region):
+            whose = _place(x, y)
+            who = "" if whose.startswith("POINT") else f"{whose} "
+            return f"{who}INSIDE {region or show_shape(area)}"
 
 
 def _show_call(call: Call) -> str:
@@ -310,7 +340,7 @@ def _place(x: Expression, y: Expression) -> str:
 
 
 def _operand(expression: Expression) -> str:
-    simple = isinstance(expression, Column | Constant | Call | Distance)
+    simple = isinstance(expression, Column | Constant | Call | Distance | Lies)
     simple = simple and not (isinstance(expression, Call) and expression.function == "||")
     return show(expression) if simple else f"({show(expression)})"
 

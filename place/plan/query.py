@@ -14,7 +14,7 @@ from place.model.schema import Relation, Stream
 from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
-from place.plan.expression import Aggregate, Expression
+from place.plan.expression import Aggregate, Expression, regions_of
 from place.plan.trigger import Trigger
 
 
@@ -150,7 +150,16 @@ class Query:
     @property
     def regions(self) -> tuple[str, ...]:
         """The named regions that were written, which therefore cannot be dropped."""
-        own = () if self.region is None else (self.region,)
+        own: tuple[str, ...] = () if self.region is None else (self.region,)
+        read = [
+            self.where,
+            self.having,
+            *(self.groups or ()),
+            *(a.argument for a in self.aggregates),
+        ]
+        read += [output.expression for output in self.outputs]
+        asked = frozenset().union(*(regions_of(each) for each in read if each is not None))
+        own += tuple(sorted(asked - {*own}))
         return own if self.trigger is None else own + self.trigger.region_names
 
     @property

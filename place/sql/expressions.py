@@ -24,6 +24,7 @@ RESERVED = frozenset(
 )
 """Words that no bare name may be; in double quotes they may."""
 
+OUTSIDE = "OUTSIDE"
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _VALUES = (
     *_NAMES,
@@ -125,7 +126,8 @@ class ExpressionParser(Parser):
         reserved = bool(token) and token.text.upper() in RESERVED
         if reserved and token.token_type is not TokenType.IDENTIFIER:
             self.fail(what, hint=f'{token.text} is a word of the language; write "{token.text}"')
-        if token.token_type not in _NAMES or not token.text.strip():
+        is_name = token.token_type in _NAMES or token.text.upper() == OUTSIDE
+        if not is_name or not token.text.strip():
             self.fail(what)
         self._advance()
         return Name(token.text, self.at(token))
@@ -208,14 +210,12 @@ class ExpressionParser(Parser):
             result = self._parse_special(token.text.upper())
         elif kind in _NAMES and not (kind is TokenType.VAR and token.text.upper() in RESERVED):
             result = self._parse_reference()
+        elif kind is TokenType.OVERLAPS and self._begins_area(token):
+            result = self._parse_area_predicate(None)
+        elif kind is TokenType.OVERLAPS:
+            result = self._parse_reference()
         else:
-            inside = kind is TokenType.OVERLAPS
-            self.fail(
-                "a value: a column, a number or a text in single quotes",
-                hint="INSIDE is a clause of its own: … WHERE condition INSIDE (…)"
-                if inside
-                else None,
-            )
+            self.fail("a value: a column, a number or a text in single quotes")
         return self.placed(result, token)  # type: ignore[no-any-return]
 
     def _next_is_interval(self) -> bool:
@@ -372,12 +372,10 @@ class ExpressionParser(Parser):
         if not bare or this is None or this.name.casefold() not in self.from_names:
             self._retreat(self._index - 1)
             return None
-        if self._curr.token_type not in _NAMES:
-            self.fail(
-                "the name of a query table in FROM",
-                hint=f"write O INSIDE Q; an area stands behind the conditions: … {this.name} INSIDE"
-                " (…)",
-            )
+        is_outside = self._prev.text.upper() == OUTSIDE
+        if is_outside or self._curr.text.casefold() not in self.from_names:
+            self._retreat(self._index - 1)
+            return self._parse_area_predicate(Name(this.name, this.meta["position"]))
         table = self.placed(exp.to_identifier(self._curr.text, quoted=True), self._curr)
         self._advance()
         predicate = Inside(this=this, expression=table)
@@ -387,6 +385,20 @@ class ExpressionParser(Parser):
             identifier.meta["position"] = stream.at
             predicate.set("stream", identifier)
         return predicate
+
+    def _begins_area(self, token: Token) -> bool:
+        """INSIDE always does; something may be called `outside`, unless an area follows."""
+        areas = (*_NAMES, TokenType.L_PAREN)
+        return token.text.upper() != OUTSIDE or (
+            self._next is not None and self._next.token_type in areas
+        )
+
+    def _parse_area_predicate(self, subject: Name | None) -> exp.Expr:
+        """`INSIDE area`, `OUTSIDE area` or `name INSIDE area` as a condition among others."""
+        self.fail(
+            "a value: a column, a number or a text in single quotes",
+            hint="INSIDE stands behind the name of a variable: V1 INSIDE (…)",
+        )
 
     def parse_expression(self) -> exp.Expr:
         """A whole expression."""

@@ -109,6 +109,7 @@ class InsideClause:
     """One of: a named region, a shape, or extents (r, or xdist and ydist) around a focal object.
 
     `subject` is the name of FROM that it speaks of, where one was written: `a INSIDE Downtown`.
+    `OUTSIDE` asks for the contrary; as the one clause of a query it is always INSIDE.
     """
 
     at: Position
@@ -117,6 +118,7 @@ class InsideClause:
     focal: Focal | None = None
     extents: tuple[float, ...] = ()
     subject: Name | None = None
+    is_outside: bool = False
 
 
 @dataclass(frozen=True)
@@ -316,6 +318,15 @@ class Inside(exp.Expression, exp.Predicate):
     """
 
     arg_types = {"this": True, "expression": True, "stream": False}
+
+
+class InsideArea(exp.Expression, exp.Predicate):
+    """`INSIDE area` or `OUTSIDE area` as a condition; its `InsideClause` is `meta["area"]`.
+
+    The binder leaves in `meta["bound"]` which source it speaks of and what the area is.
+    """
+
+    arg_types = {"this": False}
 
 
 def position_of(expression: exp.Expr) -> Position | None:
