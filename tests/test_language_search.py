@@ -242,6 +242,8 @@ def select(draw: st.DrawFn, world: World, moving_fences: bool) -> str:
         clauses.append(nearest(draw, world, chosen))
     elif chosen.subject != "S" and draw(st.booleans()):
         clauses.append(window(draw))
+    elif not has_regions and chosen.subject != "S" and clauses[-1].startswith("INSIDE"):
+        clauses[-1] += draw(st.sampled_from(["", " FOR '2 seconds'", " FOR '4.5 seconds'"]))
     of = draw(st.sampled_from([" OF Cars", " OF Drones"])) if moving_fences else ""
     text = f"SELECT {outputs(draw, chosen, clauses)} {' '.join(clauses)}"
     return text.replace("{of}", of)

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from place.errors import PlaceError
 from place.model.shape import Shape
 from place.model.space import Space
+from place.model.time import parse_duration
 from place.plan.bind_from import not_in_from
 from place.plan.expression import Column, Lies, Not
-from place.plan.query import Around, Source
+from place.plan.limits import check_window
+from place.plan.query import Around, Query, Source
 from place.sql.statements import InsideArea, InsideClause, Select, position_of, wrong
 
 BindArea = Callable[[InsideClause, int, Space], Shape | Around | None]
@@ -40,10 +43,52 @@ def bind_areas(select: Select, sources: tuple[Source, ...], subject: int, bind: 
                 hint="under OR or NOT, in SELECT and beside another moving region compare"
                 " DISTANCE(a, FOCAL)",
             )
+        if clause.dwell is not None:
+            raise wrong(
+                "FOR speaks of the one area that has to hold for every row",
+                clause.dwell.at,
+                expected="one INSIDE … FOR, joined to the other conditions by AND",
+                hint="under OR or NOT, and for a second area, register another query",
+            )
         relation = sources[source].relation
         shape = bind(clause, source, relation.space)
         name = clause.region.text if clause.region is not None else None
         node.meta["bound"] = (source, shape, relation.space, name)
+
+
+def bind_dwell(clause: InsideClause | None) -> int | None:
+    """How long an object must have been in the area of INSIDE, in microseconds."""
+    if clause is None or clause.dwell is None:
+        return None
+    try:
+        duration = parse_duration(clause.dwell.text)
+    except PlaceError as error:
+        raise wrong(error.message, clause.dwell.at, hint=error.hint) from None
+    if duration == 0:
+        raise wrong("FOR no time at all says nothing", clause.dwell.at, hint="leave FOR out")
+    check_window(duration, clause.dwell.at)
+    return duration
+
+
+def check_dwell(query: Query, clause: InsideClause | None) -> None:
+    """Raise a StatementError where FOR has no meaning beside the other clauses."""
+    if query.dwell is None or clause is None or clause.dwell is None:
+        return
+    beside = {
+        "kNN": query.nearest is not None,
+        "WINDOW": len(query.windows) > 0,
+        "a query table": query.query_table is not None,
+        "several streams": query.is_join,
+        "a table of places": not query.sources[query.subject].is_stream,
+    }
+    for what, is_there in beside.items():
+        if is_there:
+            raise wrong(
+                f"FOR cannot be combined with {what}",
+                clause.dwell.at,
+                expected="the objects of one stream, perhaps joined with tables",
+                hint="FOR speaks of how long an object has been in one region",
+            )
 
 
 def _areas(select: Select) -> Iterator[InsideArea]:

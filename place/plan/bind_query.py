@@ -14,7 +14,7 @@ from place.model.schema import Table
 from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, make_ring, settle
 from place.model.space import Space
 from place.model.types import Type, ValueMismatch, coerce
-from place.plan.bind_areas import bind_areas
+from place.plan.bind_areas import bind_areas, bind_dwell, check_dwell
 from place.plan.bind_expression import ExpressionBinder
 from place.plan.bind_from import (
     bind_sources,
@@ -86,10 +86,12 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         outputs=outputs.outputs,
         distinct=select.distinct,
         region=_region_name(catalog, select),
+        dwell=bind_dwell(select.inside),
     )
     query = _with_focals(catalog, place_window(query, select))
     check_objects(query, select)
     _check_combinations(query, select, predicates)
+    check_dwell(query, select.inside)
     return replace(query, hint=_bind_hint(query, select))
 
 

@@ -17,6 +17,7 @@ from place.model.time import format_interval
 from place.plan.expression import show, show_aggregate
 from place.plan.logical import (
     Distinct,
+    Dwell,
     Group,
     Inside,
     Join,
@@ -36,6 +37,7 @@ from place.plan.logical import (
 )
 from place.plan.query import Around, Focal, Nearest, Source, Window
 
+DWELL = "dwell"
 SCAN, INSIDE, SELECT, JOIN, CHOOSE, GROUP, ANSWER = (
     "scan",
     "inside",
@@ -139,6 +141,7 @@ def _keys(plan: Plan) -> dict[int, str]:
         (Scan, SCAN),
         (Inside, INSIDE),
         (MeetRegions, INSIDE),
+        (Dwell, DWELL),
         (Select, SELECT),
         (Join, JOIN),
         (JoinElements, JOIN),
@@ -187,6 +190,8 @@ def _describe(plan: Plan, node: Node) -> str:
             return f"Select {show(condition)}"
         case Inside(area=area):
             return f"Inside {show_area(area, plan.query.space)}"
+        case Dwell(duration=duration):
+            return f"Stay for {format_interval(duration)}"
         case MeetRegions():
             return "Meet objects with the regions of the query table"
         case PairPrevious():

@@ -134,6 +134,8 @@ class Query:
     """EMIT ARRIVALS: only rows that join the answer are told, never those that leave."""
     trigger: Trigger | None = None
     """What makes it a trigger, whose rows are alerts; None of a query."""
+    dwell: int | None = None
+    """`INSIDE … FOR`: how long an object must have been in the region without a break."""
     form: str | None = field(default=None, compare=False, repr=False)
     """Queries of one form were written alike but for literals; it says nothing about meaning."""
 
@@ -205,6 +207,11 @@ class Query:
     def holds_readings(self) -> bool:
         """Has it a window, of its one stream or of a source? A trigger holds readings, too."""
         return len(self.windows) > 0 or self.trigger is not None
+
+    @property
+    def needs_history(self) -> bool:
+        """Does what it holds depend on more than objects, tables and focal objects now?"""
+        return self.holds_readings or self.dwell is not None
 
     @cached_property
     def streams(self) -> frozenset[str]:

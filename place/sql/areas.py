@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from place.sql.expressions import OUTSIDE, RESERVED, ExpressionParser
 from place.sql.limits import check_corners
 from place.sql.statements import (
+    Duration,
     Focal,
     FromItem,
     InsideArea,
@@ -35,8 +36,8 @@ SEVERAL_AREAS = "join areas by AND, OR and NOT: INSIDE Downtown AND NOT INSIDE P
 def with_one_area(
     where: exp.Expr | None, areas: exp.Expr | None
 ) -> tuple[exp.Expr | None, InsideClause | None]:
-    """WHERE, and the one area by which objects are found: of those that must hold, one that moves,
-    or the first. All other areas are conditions."""
+    """WHERE, and the one area by which objects are found: of those that must hold, one with FOR,
+    one that moves, or the first. All other areas are conditions."""
     parts: list[exp.Expr] = []
     stack = [part for part in (areas, where) if part is not None]
     while stack:
@@ -47,14 +48,15 @@ def with_one_area(
             stack.append(part.this)
         else:
             parts.append(part)
-    found: list[tuple[bool, int]] = []
+    found: list[tuple[bool, bool, int]] = []
     for i, part in enumerate(parts):
         if isinstance(part, InsideArea) and not part.meta["area"].is_outside:
-            found.append((part.meta["area"].focal is None, i))
+            area: InsideClause = part.meta["area"]
+            found.append((area.dwell is None, area.focal is None, i))
     if not found:
         whole = (exp.And(this=where, expression=areas) if where is not None else areas) or where
         return (where if areas is None else whole), None
-    chosen = min(found)[1]
+    *_, chosen = min(found)
     clause: InsideClause = parts.pop(chosen).meta["area"]
     rest = parts[0] if parts else None
     for part in parts[1:]:
@@ -95,12 +97,26 @@ class AreaParser(ExpressionParser):
         token = self._curr
         is_outside = token.text.upper() == OUTSIDE
         predicate = InsideArea()
-        predicate.meta["area"] = replace(self._area(), subject=subject, is_outside=is_outside)
+        area = replace(self._area(), subject=subject, is_outside=is_outside)
+        if self.word("FOR"):
+            area = replace(area, dwell=self._duration("INSIDE area FOR '5 minutes'"))
+        predicate.meta["area"] = area
         return self.placed(predicate, token)  # type: ignore[no-any-return]
 
     def _inside(self) -> InsideClause:
         subject = self.name("a relation") if self._begins_name() else None
         return replace(self._area(), subject=subject)
+
+    def _duration(self, form: str) -> Duration:
+        amount = self.literal(f"a duration: {form}")
+        if isinstance(amount.value, bool) or amount.value is None:
+            raise wrong("a duration is a number of units", amount.at, hint=f"write {form}")
+        if isinstance(amount.value, str):
+            return Duration(amount.value, amount.at)
+        if not self._begins_name():
+            self.fail("a unit of time", hint=f"write {form}")
+        unit = self.name("a unit of time")
+        return Duration(f"{amount.value} {unit.text}", amount.at)
 
     def _area(self) -> InsideClause:
         place = self.at()

@@ -105,11 +105,20 @@ class Focal:
 
 
 @dataclass(frozen=True)
+class Duration:
+    """A length of time as written: `'5 minutes'` or `5 MINUTES`."""
+
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True)
 class InsideClause:
     """One of: a named region, a shape, or extents (r, or xdist and ydist) around a focal object.
 
     `subject` is the name of FROM that it speaks of, where one was written: `a INSIDE Downtown`.
-    `OUTSIDE` asks for the contrary; as the one clause of a query it is always INSIDE.
+    `OUTSIDE` asks for the contrary; as the one clause of a query it is always INSIDE. `dwell` is
+    how long an object must have been there: `INSIDE Dock FOR '5 minutes'`.
     """
 
     at: Position
@@ -119,6 +128,7 @@ class InsideClause:
     extents: tuple[float, ...] = ()
     subject: Name | None = None
     is_outside: bool = False
+    dwell: Duration | None = None
 
 
 @dataclass(frozen=True)
@@ -223,14 +233,6 @@ class RegisterQuery(Creation):
 class CreateSink(Creation):
     queries: tuple[Name, ...] | None
     target: ExternalSpec
-
-
-@dataclass(frozen=True)
-class Duration:
-    """A length of time as written: `'5 minutes'` or `5 MINUTES`."""
-
-    text: str
-    at: Position
 
 
 @dataclass(frozen=True)

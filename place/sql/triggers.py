@@ -251,17 +251,6 @@ class TriggerParser(ClauseParser):
 
     # The clauses behind WHEN
 
-    def _duration(self, form: str) -> Duration:
-        amount = self.literal(f"a duration: {form}")
-        if isinstance(amount.value, bool) or amount.value is None:
-            raise wrong("a duration is a number of units", amount.at, hint=f"write {form}")
-        if isinstance(amount.value, str):
-            return Duration(amount.value, amount.at)
-        if not self._begins_name():
-            self.fail("a unit of time", hint=f"write {form}")
-        unit = self.name("a unit of time")
-        return Duration(f"{amount.value} {unit.text}", amount.at)
-
     def _unless(self) -> UnlessClause:
         at = self.at()
         self._advance()
