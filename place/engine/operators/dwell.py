@@ -129,7 +129,7 @@ class Dwell:
         """When stays that began then are long enough."""
         return ceil_all(since + self._duration, self._stream.evaluate)
 
-    def _events(self, flow: Flow) -> _Events:
+    def _events(self, flow: Flow) -> _ComingsAndGoings:
         """What is held and what comes and leaves, one after the other."""
         count = len(flow)
         ids = NO_IDS
@@ -144,10 +144,10 @@ class Dwell:
         held = self._held
         if held is None or not len(held):
             shown = np.zeros(count, np.bool_)
-            return _Events(ids, instants, weights, since, shown, at_once, flow.sources)
+            return _ComingsAndGoings(ids, instants, weights, since, shown, at_once, flow.sources)
         many = len(held)
         sources = held.sources if not count else _joined(held.sources, flow.sources)
-        return _Events(
+        return _ComingsAndGoings(
             np.concatenate([held.ids, ids]),
             np.concatenate([np.full(many, -NEVER), instants]),
             np.concatenate([np.ones(many, np.int64), weights]),
@@ -184,7 +184,7 @@ class Dwell:
 
 
 @dataclass(frozen=True)
-class _Events:
+class _ComingsAndGoings:
     """Rows that come and leave; those that were there before come first of all."""
 
     ids: Longs
