@@ -119,7 +119,7 @@ class Worker:
             contents = self._remembered(queries, tables, timeline.instant)
             for query in queries:
                 content = kept.get(query.name)
-                if content is None and query.trigger is None and query.holds_readings:
+                if content is None and query.trigger is None and query.needs_history:
                     content = self._replay(query, tables, timeline.instant)
                 if content is not None:
                     contents[query.name] = content
@@ -149,6 +149,8 @@ class Worker:
         if query.is_join:
             return self.timelines[query.streams].cell.content(query.name)
         window = query.window
+        if query.dwell is not None:
+            return self.timelines[query.streams].cell.content(query.name)
         if window is None or query.query_table is not None or window.rows is not None:
             return None
         return self.timelines[query.streams].cell.content(query.name)
@@ -161,7 +163,7 @@ class Worker:
         beside: str | None = None,
     ) -> pa.Table | None:
         """What a new window holds at first: the readings in the histories of its streams."""
-        if not query.holds_readings:
+        if not query.needs_history:
             return None
         self._rise()
         timeline = self._open(query.streams, max(self.histories[n].floor for n in query.streams))
@@ -358,7 +360,7 @@ class Worker:
         if timeline is None:
             timeline = self._open(query.streams, self._beginning(query.streams))
         content = None
-        if query.holds_readings and timeline.queries.get(query.name) == query:
+        if query.needs_history and timeline.queries.get(query.name) == query:
             content = timeline.cell.content(query.name)
         else:
             content = self._replay(asked, tables, timeline.instant, query.name)
