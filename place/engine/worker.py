@@ -73,6 +73,8 @@ class Worker:
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
         """The readings of the last tick that were late."""
+        self.archived: list[Segment] = []
+        """The readings of the last tick that were in time, of streams with an archive."""
         self._seen = Observed()
         self._counted: dict[str, TriggerCounts] = {}
 
@@ -271,7 +273,7 @@ class Worker:
 
     def take(self, told: Sequence[Told]) -> list[Found]:
         """One tick: readings and advances in the source's order; the changes that follow."""
-        self.aside = []
+        self.aside, self.archived = [], []
         names = {stream.name for stream in self.catalog.streams.values()}
         parts: dict[str, set[str]] = {}
         for item in told:
@@ -311,6 +313,9 @@ class Worker:
         if not in_time.all():
             messages = messages.take(np.flatnonzero(in_time))
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
+        if stream.archiving is not None:
+            table = segment.table if in_time.all() else segment.table.filter(pa.array(in_time))
+            self.archived.append(Segment(name, table))
         if stream.key is None:
             messages = messages.numbered(self.readings[name])
         self.late[name] += int(len(in_time) - in_time.sum())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from place.engine.answers import Answers
+from place.engine.answers import Answers, merge
 from place.engine.changes import Change, settle
 from place.engine.checkpoint import load_worker, save_worker
 from place.engine.columns import Dictionary
@@ -26,14 +26,17 @@ from place.model.segment import make_segment
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
+from place.plan.past import Question
 from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.durable.home import Home
 from place.runtime.durable.local_log import LocalLog
 from place.runtime.intake.check import last_late
-from place.runtime.interface import Listener, Runtime, check_rows
+from place.runtime.interface import Listener, Recalled, Runtime, check_rows
 from place.runtime.journal import FILE as JOURNAL
 from place.runtime.journal import Journal, replay
+from place.runtime.memory_archive import MemoryArchive
+from place.runtime.recall import recall
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
 
@@ -53,6 +56,7 @@ class LocalRuntime:
         self._log: LocalLog | None = None
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in self._matrix.places()]
+        self.archive = MemoryArchive()
         self._answers = Answers(Dictionary())
         self._reasons: dict[str, str] = {}
         if home is not None:
@@ -172,6 +176,10 @@ class LocalRuntime:
         """The answer of any query now, registered or not."""
         return self._probe(query, most, current().seconds)
 
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with."""
+        return recall(self.archive, question, most)
+
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
         return plan_of(self, query)
@@ -212,7 +220,11 @@ class LocalRuntime:
         return self._settled(self._become(catalog))
 
     def _become(self, catalog: Catalog) -> list[Found]:
-        self.catalog = catalog
+        before, self.catalog = self.catalog, catalog
+        self.archive.follow(catalog.streams.values())
+        for key, stream in before.streams.items():
+            if before.revisions.get(key) != catalog.revisions.get(key):
+                self.archive.forget(stream.name)
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
         return [
@@ -250,7 +262,16 @@ class LocalRuntime:
         for late in self.workers[0].aside:
             definition = self.catalog.streams[fold(late.stream)]
             self._reasons[late.stream] = last_late(definition, late.table)
+        self._archive()
         return settle(merge(found, self._answers))
+
+    def _archive(self) -> None:
+        """Keep what the archive wants of the last tick, and how far streams are complete."""
+        first = self.workers[0]
+        for stream in self.catalog.streams.values():
+            if stream.archiving is not None:
+                mine = [each for each in first.archived if each.stream == stream.name]
+                self.archive.take(stream, mine, first.clocks.times()[stream.name])
 
 
 class _States:
@@ -290,19 +311,6 @@ def plan_of(runtime: Runtime, query: Query) -> Plan:
     """The plan of a query by what its cells have seen of it, if it is registered."""
     is_registered = runtime.catalog.queries.get(fold(query.name)) == query
     return make_plan(query, runtime.analyze(query).knowledge if is_registered else None)
-
-
-def merge(found: Iterable[Found], answers: Answers) -> list[Change]:
-    """Put together what cells have found: finished changes, and parts of answers, which `answers`
-    merges."""
-    changes: list[Change] = []
-    parts: list[PartialAnswer] = []
-    for each in found:
-        if isinstance(each, PartialAnswer):
-            parts.append(each)
-        else:
-            changes.append(each)
-    return changes + answers.take(parts)
 
 
 def _deltas(changes: list[Change]) -> list[Delta]:

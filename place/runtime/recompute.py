@@ -18,12 +18,14 @@ from place.model.reading import Input, Reading
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
+from place.plan.past import Question
 from place.plan.query import Query
 from place.runtime.durable.home import Home
 from place.runtime.intake.check import late_reading
-from place.runtime.interface import Listener, check_rows
+from place.runtime.interface import Listener, Recalled, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
+from place.runtime.reference_past import ReferenceArchive, recalled
 from place.runtime.reference_trigger import alerts
 from place.runtime.store import CatalogStore
 
@@ -44,6 +46,7 @@ class ReferenceRuntime:
         self._clocks = Clocks()
         self._answers: dict[str, Answer] = {}
         self._evaluated: dict[str, int] = {}
+        self.archive = ReferenceArchive(lambda: self._readings, self._clocks.closed)
         self._since: dict[str, int] = {}
         """When each trigger was registered, or began anew."""
         replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
@@ -88,6 +91,12 @@ class ReferenceRuntime:
         found = answer(query, self.world, self._clocks.now(query.streams))
         check_rows(found.total(), most)
         return found
+
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with, from its definition."""
+        rows = recalled(self.archive, question)
+        check_rows(len(rows), most)
+        return Recalled(rows)
 
     def plan(self, query: Query) -> Plan:
         """The clauses in their order."""
