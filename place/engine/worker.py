@@ -27,6 +27,7 @@ from place.model import deadline
 from place.model.clock import Clocks
 from place.model.reading import Advance
 from place.model.schema import Stream
+from place.model.segment import segment_schema
 from place.model.time import BEGINNING, LATEST
 from place.plan.catalog import Catalog
 from place.plan.definitions import Definitions
@@ -291,6 +292,8 @@ class Worker:
         for name, gaps in self.gaps.items():
             complete = gaps.release(self.clocks.closed(name))
             if complete is not None:
+                if gaps.stream.archiving is not None:
+                    self.archived.append(Segment(name, segment_of(gaps.stream, complete)))
                 self._offer(name, complete)
         for name, history in self.histories.items():
             history.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
@@ -313,7 +316,7 @@ class Worker:
         if not in_time.all():
             messages = messages.take(np.flatnonzero(in_time))
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
-        if stream.archiving is not None:
+        if stream.archiving is not None and name not in self.gaps:
             table = segment.table if in_time.all() else segment.table.filter(pa.array(in_time))
             self.archived.append(Segment(name, table))
         if stream.key is None:
@@ -446,3 +449,12 @@ def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Mess
         table.column(table.num_columns - 1).to_numpy(),
         rows,
     )
+
+
+def segment_of(stream: Stream, messages: Messages) -> pa.Table:
+    """Messages as a segment."""
+    schema = segment_schema(stream.columns)
+    columns = [messages.rows.array(index, slice(None)) for index in range(len(stream.columns))]
+    arrays = [column.cast(each.type) for column, each in zip(columns, schema, strict=False)]
+    arrays += [pa.array(messages.times), pa.array(messages.gone)]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -124,8 +124,9 @@ def in_the_past(catalog: Catalog, past: Catalog, query: Query) -> Query:
 def past_catalog(catalog: Catalog) -> Catalog:
     """What a question is bound to: no queries, and the streams as they are read from an archive.
 
-    Their readings come in the order of times, so none is late. All that is read is kept. Where not
-    every reading is archived, an object lives on for as long as it may be between two that are.
+    Their readings come in the order of times, so none is late, and without gaps. All that is read
+    is kept. Where not every reading is archived, an object lives on for as long as it may be between
+    two that are.
     """
     streams = {key: _archived(stream) for key, stream in catalog.streams.items()}
     return replace(
@@ -143,13 +144,15 @@ def _archived(stream: Stream) -> Stream:
     timeout, archiving = stream.timeout, stream.archiving
     if timeout is not None and archiving is not None:
         timeout = timeout * archiving.nth + (archiving.period or 0)
-    return replace(stream, lateness=0, retention=None, history=None, timeout=timeout)
+    return replace(
+        stream, lateness=0, retention=None, history=None, fills_gaps=False, timeout=timeout
+    )
 
 
 def _bound_of(stream: Stream) -> list[str]:
     """What an archive that leaves out readings may make wrong, in words."""
     kept = stream.archiving
-    if kept is None or kept.is_complete:
+    if kept is None or kept.is_complete or stream.key is None:
         return []
     if kept.period is not None:
         age = f"by up to {format_interval(kept.period)}"

@@ -47,8 +47,6 @@ def floor_to(instant: int, period: int | None) -> int:
 def start_of(question: Question) -> int | None:
     """The instant from which readings are needed; None is the beginning of the archive."""
     query, begin = question.query, question.begin
-    if any(stream.fills_gaps for stream in question.streams):
-        return None
     if query.trigger is not None:
         kept = _kept_by(query)
         return None if kept is None else begin - kept - 1
@@ -111,8 +109,6 @@ def needs_of(question: Question) -> list[Needed]:
 
 def _counts_objects(query: Query, stream: Stream) -> bool:
     """Do objects of a stream count, and not only readings within windows?"""
-    if stream.fills_gaps:
-        return True
     if query.trigger is not None:
         return False
     if any(focal.stream == stream.name for focal in query.focals):
@@ -185,7 +181,6 @@ def _box_of(query: Query, stream: Stream) -> Box | None:
     if (
         query.trigger is not None
         or subject.relation.name != stream.name
-        or stream.fills_gaps
         or query.query_table is not None
         or not isinstance(query.inside, Rectangle | Circle | Polygon)
         or sum(source.relation.name == stream.name for source in query.sources) > 1

@@ -1,7 +1,7 @@
 """An archive in memory: for sessions without a directory, for scripts and tests.
 
-It holds all that a repository on disk would hold, only while the session is open. Readings are
-kept by columns, as segments, in the order of their source; a question sorts them by time once.
+It holds all that a repository on disk would hold, only while the session is open. Readings wait
+until nothing more can come before them, and are then kept by columns in the order of their times.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MANY = 100_000
 
 @dataclass
 class _Kept:
-    """The readings of a stream: those that are sorted by time, and those that came since."""
+    """The readings of a stream: in the order of times, and those that are not complete yet."""
 
-    sorted: pa.Table
-    recent: list[pa.Table] = field(default_factory=list)
+    complete: list[pa.Table]
+    waiting: list[pa.Table] = field(default_factory=list)
     first: int | None = None
     closed: int | None = None
     sampler: Sampler | None = None
@@ -48,31 +48,37 @@ class MemoryArchive:
         for gone in self._kept.keys() - wanted.keys():
             del self._kept[gone]
         for new in wanted.keys() - self._kept.keys():
-            self._kept[new] = _Kept(segment_schema(wanted[new].columns).empty_table())
+            self._kept[new] = _Kept([segment_schema(wanted[new].columns).empty_table()])
 
     def forget(self, stream: str) -> None:
         """A stream begins anew: nothing is known of its past."""
         kept = self._kept.get(stream)
         if kept is not None:
-            self._kept[stream] = _Kept(kept.sorted.schema.empty_table())
+            self._kept[stream] = _Kept([kept.complete[0].slice(0, 0)])
 
     def take(self, stream: Stream, segments: Iterable[Segment], closed: int | None) -> None:
         """Readings of a stream that were in time, in the order of its source; and how far the
         stream is complete."""
         kept = self._kept.get(stream.name)
-        if kept is None or stream.archiving is None:
+        if kept is None or closed is None:
             return
-        for segment in segments:
-            table = segment.table
-            if not table.num_rows:
-                continue
-            first = int(pc.min(times_of(table)).as_py())
-            kept.first = first if kept.first is None else min(first, kept.first)
-            if not stream.archiving.is_complete:
-                kept.sampler = kept.sampler or Sampler(stream)
-                table = kept.sampler.take(table)
-            kept.recent.append(table.cast(kept.sorted.schema))
+        schema = kept.complete[0].schema
+        kept.waiting += [each.table.cast(schema) for each in segments if each.table.num_rows]
         kept.closed = closed
+        if not kept.waiting:
+            return
+        waiting = pa.concat_tables(kept.waiting)
+        times = times_of(waiting).to_numpy()
+        ready = np.flatnonzero(times <= closed)
+        kept.waiting = [waiting.filter(pa.array(times > closed))]
+        if not len(ready):
+            return
+        table = waiting.take(pa.array(ready[np.argsort(times[ready], kind="stable")]))
+        kept.first = int(times[ready].min()) if kept.first is None else kept.first
+        if stream.archiving is not None and not stream.archiving.is_complete:
+            kept.sampler = kept.sampler or Sampler(stream)
+            table = kept.sampler.take(table)
+        kept.complete.append(table)
         self._remove_old(stream, kept)
 
     # The protocol
@@ -80,7 +86,7 @@ class MemoryArchive:
     def span(self, stream: Stream) -> Span | None:
         """The times that can be asked about; None if nothing is there yet."""
         kept = self._kept.get(stream.name)
-        if kept is None or kept.first is None or kept.closed is None or kept.closed < kept.first:
+        if kept is None or kept.first is None or kept.closed is None:
             return None
         keep = stream.archiving.keep if stream.archiving is not None else None
         begin = kept.first if keep is None else max(kept.first, kept.closed - keep)
@@ -115,13 +121,9 @@ class MemoryArchive:
         kept = self._kept.get(stream.name)
         if kept is None:
             return segment_schema(stream.columns).empty_table()
-        if kept.recent:
-            table = pa.concat_tables([kept.sorted, *kept.recent])
-            times = times_of(table).to_numpy()
-            if (times[1:] < times[:-1]).any():
-                table = table.take(pa.array(np.argsort(times, kind="stable")))
-            kept.sorted, kept.recent = table.combine_chunks(), []
-        return kept.sorted
+        if len(kept.complete) > 1:
+            kept.complete = [pa.concat_tables(kept.complete).combine_chunks()]
+        return kept.complete[0]
 
     def _remove_old(self, stream: Stream, kept: _Kept) -> None:
         """Remove what is older than `keep`, but for the last reading of each object before that."""
@@ -129,19 +131,23 @@ class MemoryArchive:
         if keep is None or kept.closed is None:
             return
         begin = kept.closed - keep
-        old = sum(int((times_of(t).to_numpy() < begin).sum()) for t in [kept.sorted, *kept.recent])
-        if old < MANY:
+        if sum(t.num_rows for t in kept.complete if _is_before(t, begin)) < MANY:
             return
         table = self._table(stream)
-        count = int(np.searchsorted(times_of(table).to_numpy(), begin, side="right"))
+        count = int(np.searchsorted(times_of(table).to_numpy(), begin, side="left"))
         last = last_of_each(stream, table.slice(0, count))
         last = last.filter(pc.invert(gone_of(last)))
-        kept.sorted = pa.concat_tables([last, table.slice(count)]).combine_chunks()
+        kept.complete = [pa.concat_tables([last, table.slice(count)]).combine_chunks()]
 
 
 def times_of(table: pa.Table) -> pa.ChunkedArray:
     """The times of the readings of a segment."""
     return table.column(table.num_columns - 2)
+
+
+def _is_before(table: pa.Table, time: int) -> bool:
+    """Are all readings of a sorted table older than a time?"""
+    return table.num_rows > 0 and times_of(table)[-1].as_py() < time
 
 
 def gone_of(table: pa.Table) -> pa.ChunkedArray:

@@ -171,6 +171,8 @@ class OpenPast:
                 since = max(since, span.begin)  # before that nobody knows them
                 told.append(Segment(name, _by_time(self._objects(need, since))))
             self._reached[name] = since
+        if self.is_simple and self.question.until is not None:
+            told += self._read(self.question.begin)  # what takes effect at an instant after it
         for name, reached in self._reached.items():
             at = max(reached, self.question.begin) if self.is_simple else reached
             told.append(Advance(at, name))
@@ -288,7 +290,7 @@ class OpenPast:
 
     def _box_of(self, stream: Stream, area: Around, query: Query) -> Box | None:
         span = self._spans[stream.name]
-        if span is None or stream.x is None or stream.y is None or stream.fills_gaps:
+        if span is None or stream.x is None or stream.y is None:
             return None
         at = max(floor_to(self.question.begin, stream.evaluate), span.begin)
         keys = frozenset((area.focal.key,))

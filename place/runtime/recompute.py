@@ -46,7 +46,9 @@ class ReferenceRuntime:
         self._clocks = Clocks()
         self._answers: dict[str, Answer] = {}
         self._evaluated: dict[str, int] = {}
-        self.archive = ReferenceArchive(lambda: self._readings, self._clocks.closed)
+        self.archive = ReferenceArchive(
+            lambda: self._readings, self._clocks.closed, lambda name: self.world.stream(name)
+        )
         self._since: dict[str, int] = {}
         """When each trigger was registered, or began anew."""
         replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)

@@ -18,50 +18,66 @@ from place.model.types import Row
 from place.plan.past import Question
 from place.plan.query import Query
 from place.runtime.archive import Box, Found, Span
-from place.runtime.reference import World, answer, instants
+from place.runtime.reference import World, answer, instants, without_gaps
 from place.runtime.reference_trigger import alerts
 
 
 @dataclass(frozen=True)
 class ReferenceArchive:
-    """All readings of all streams, as an archive. `closed` is how far a stream is complete."""
+    """All readings of all streams, as an archive. `closed` is how far a stream is complete.
+
+    `streams` are the streams as they were declared: whether they fill gaps is asked of them.
+    """
 
     readings_of: Callable[[], Mapping[str, Sequence[Reading]]]
     closed: Callable[[str], int]
+    streams: Callable[[str], Stream]
 
     def kept(self, stream: Stream) -> list[Reading]:
-        """The readings that are archived, in the order of the source: from the beginning of the
-        archive on, and the last one of each object before it."""
+        """The readings that are archived, by time: from the beginning of the archive on, and the
+        last one of each object before it."""
         span, sampled = self.span(stream), self._sampled(stream)
         if span is None:
-            return sampled
-        last = {r.key: r for r in sorted(sampled, key=lambda r: r.time) if r.time <= span.begin}
+            return []
+        last = {r.key: r for r in sampled if r.time <= span.begin}
         return [
             r
             for r in sampled
-            if r.time > span.begin or last[r.key] is r or r.time == span.begin
+            if r.time >= span.begin or (last[r.key] is r and stream.key is not None)
         ]
 
     def _sampled(self, stream: Stream) -> list[Reading]:
+        """Of each object every nth reading, or the first in each period, by time and then as told.
+
+        An object that has disappeared begins anew. Without KEY there are no objects, and all
+        readings are kept.
+        """
         archiving, taken = stream.archiving, []
         seen: dict[Key, int] = {}
-        for reading in self.readings_of().get(stream.name, ()):
-            key = reading.key if stream.key is not None else 0
-            if archiving is None:
-                continue
-            if reading.disappears:
+        for reading in self._complete(stream):
+            key, count = reading.key, seen.get(reading.key)
+            if archiving is None or archiving.is_complete or stream.key is None:
+                taken.append(reading)
+            elif reading.disappears:
                 seen.pop(key, None)
                 taken.append(reading)
             elif archiving.period is not None:
-                number = reading.time // archiving.period
-                if key not in seen or number > seen[key]:
-                    seen[key] = number
+                seen[key] = reading.time // archiving.period
+                if seen[key] != count:
                     taken.append(reading)
             else:
-                if seen.get(key, 0) % archiving.nth == 0:
+                seen[key] = 0 if count is None else count + 1
+                if seen[key] % archiving.nth == 0:
                     taken.append(reading)
-                seen[key] = seen.get(key, 0) + 1
         return taken
+
+    def _complete(self, stream: Stream) -> list[Reading]:
+        """The readings of a stream that are complete, by time and then as told, without gaps."""
+        told = self.readings_of().get(stream.name, ())
+        if self.streams(stream.name).fills_gaps:
+            told = without_gaps(self.streams(stream.name), told)
+        closed = self.closed(stream.name)
+        return sorted((r for r in told if r.time <= closed), key=lambda reading: reading.time)
 
     def span(self, stream: Stream) -> Span | None:
         """The times that can be asked about; None if nothing is there yet."""
@@ -77,7 +93,7 @@ class ReferenceArchive:
     ) -> Found:
         """The last reading with time <= `at` of each object that had not disappeared by then."""
         last: dict[Key, Reading] = {}
-        for reading in sorted(self.kept(stream), key=lambda reading: reading.time):
+        for reading in self.kept(stream):
             if reading.time <= at and stream.key is not None:
                 last[reading.key] = reading
         there = [reading for reading in last.values() if not reading.disappears]
@@ -92,9 +108,8 @@ class ReferenceArchive:
         keys: frozenset[Key] | None = None,
     ) -> Found:
         """The readings with `after` < time <= `until`, in the order of times."""
-        some = sorted(self.kept(stream), key=lambda reading: reading.time)
-        some = [r for r in some if after < r.time <= until and _fits(stream, r, box, keys)]
-        return Found(make_segment(stream, some))
+        some = [r for r in self.kept(stream) if after < r.time <= until]
+        return Found(make_segment(stream, [r for r in some if _fits(stream, r, box, keys)]))
 
 
 def _fits(stream: Stream, reading: Reading, box: Box | None, keys: frozenset[Key] | None) -> bool:

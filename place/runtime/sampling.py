@@ -1,8 +1,8 @@
 """Sampling: which readings of a stream an archive takes that does not take all of them.
 
 Of each object every nth reading, the first one among them, or the first reading in each period of
-event time, in the order of the source. Word that an object disappears is always taken, and so is
-the reading with which it comes back. A stream without KEY is sampled as if it were one object.
+event time, in the order of times. Word that an object disappears is always taken, and so is the
+reading with which it comes back. A stream without KEY has no objects, and is archived whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from place.model.schema import Stream
 
 @dataclass
 class Sampler:
-    """What has to be known of the objects of a stream to go on sampling."""
+    """Chooses among readings, and remembers what each object has had so far."""
 
     stream: Stream
     seen: Longs = field(default_factory=lambda: np.full(64, NONE_YET))
@@ -30,7 +30,8 @@ class Sampler:
     def take(self, table: pa.Table) -> pa.Table:
         """The readings of a segment that are archived; the segments come in their order."""
         archiving = self.stream.archiving
-        if archiving is None or archiving.is_complete or not table.num_rows:
+        is_whole = archiving is None or archiving.is_complete or self.stream.key is None
+        if archiving is None or is_whole or not table.num_rows:
             return table
         slots = self._slots(table)
         size = int(slots.max()) + 1
@@ -46,8 +47,7 @@ class Sampler:
 
     def _slots(self, table: pa.Table) -> Longs:
         key = self.stream.key
-        if key is None:
-            return np.zeros(table.num_rows, np.int64)
+        assert key is not None
         if self._objects is None:
             self._objects = Objects(self.stream, Dictionary())
         dictionary = self._objects.columns.dictionary
