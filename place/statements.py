@@ -70,7 +70,7 @@ class Statements:
                     continue
                 results += self._together(waiting)
                 waiting = []
-                results.append(self._inform(statement))
+                results.append(self.inform(statement))
         finally:  # those before a statement that is wrong take effect
             results += self._together(waiting)
         if not results:
@@ -89,7 +89,7 @@ class Statements:
         statement = parse_one(sql, text, offset)
         if isinstance(statement, s.Change):
             return self._together([(statement, sql.strip())])[0]
-        return self._inform(statement)
+        return self.inform(statement)
 
     def _together(self, statements: Sequence[tuple[s.Change, str]]) -> list[Result]:
         try:
@@ -147,7 +147,8 @@ class Statements:
 
     # Statements that tell something
 
-    def _inform(self, statement: s.Statement) -> Result:
+    def inform(self, statement: s.Statement) -> Result:
+        """Execute a statement that changes nothing."""
         try:
             if isinstance(statement, s.SelectTold):
                 return self._recall(statement)

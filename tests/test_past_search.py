@@ -34,9 +34,7 @@ SCRIPTS = {
     cells=st.sampled_from(["1x1", "2x2"]),
     batching=st.sampled_from(["each", "one", "random:1"]),
 )
-def test_the_past_is_what_it_was(
-    kind: str, data: st.DataObject, cells: str, batching: str
-) -> None:
+def test_the_past_is_what_it_was(kind: str, data: st.DataObject, cells: str, batching: str) -> None:
     text = with_archives(data.draw(SCRIPTS[kind]))
     note(text)
     run_past(text, RUNTIME, cells, batching)

@@ -40,8 +40,15 @@ ROOMS: dict[str, set[str]] = {
     "place.subscription": {"place.errors", "place.model", "place.plan"},
     "place.client": {"place.errors", "place.model", "place.connection"},
     "place.statements": BELOW_SESSION,
+    "place.past_session": BELOW_SESSION | {"place.statements"},
     "place.session": BELOW_SESSION
-    | {"place.client", "place.connection", "place.statements", "place.subscription"},
+    | {
+        "place.client",
+        "place.connection",
+        "place.past_session",
+        "place.statements",
+        "place.subscription",
+    },
     "place": {"place.session", "place.connection", "place.model"},
     "place.script": BELOW_SESSION | {"place.session", "place.statements"},
     "place.server": FRONT | {"place.web"},

@@ -124,9 +124,9 @@ def in_the_past(catalog: Catalog, past: Catalog, query: Query) -> Query:
 def past_catalog(catalog: Catalog) -> Catalog:
     """What a question is bound to: no queries, and the streams as they are read from an archive.
 
-    Their readings come in the order of times, so none is late, and without gaps. All that is read
-    is kept. Where not every reading is archived, an object lives on for as long as it may be between
-    two that are.
+    Their readings come in the order of times, so that none is late, and without gaps. All that is
+    read is kept. Where not every reading is archived, an object lives on for as long as it may be
+    between two that are.
     """
     streams = {key: _archived(stream) for key, stream in catalog.streams.items()}
     return replace(

@@ -150,6 +150,7 @@ def _keys_of(query: Query, stream: Stream) -> frozenset[Key] | None:
 def _chosen(where: Expression | None, source: int, stream: Stream) -> frozenset[Key] | None:
     """The keys that WHERE leaves of a source, if it says which."""
     for condition in conjuncts(where) if where is not None else ():
+        sides: list[tuple[Expression, tuple[Expression, ...]]]
         if isinstance(condition, Compare) and condition.op == "=":
             sides = [(condition.left, (condition.right,)), (condition.right, (condition.left,))]
         elif isinstance(condition, In):

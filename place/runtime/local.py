@@ -29,6 +29,7 @@ from place.plan.logical import Plan
 from place.plan.past import Question
 from place.plan.planner import make_plan
 from place.plan.query import Query
+from place.runtime.archive import Archive
 from place.runtime.durable.home import Home
 from place.runtime.durable.local_log import LocalLog
 from place.runtime.intake.check import last_late
@@ -56,7 +57,8 @@ class LocalRuntime:
         self._log: LocalLog | None = None
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in self._matrix.places()]
-        self.archive = MemoryArchive()
+        self._memory = MemoryArchive()
+        self.archive: Archive = self._memory
         self._answers = Answers(Dictionary())
         self._reasons: dict[str, str] = {}
         if home is not None:
@@ -221,10 +223,10 @@ class LocalRuntime:
 
     def _become(self, catalog: Catalog) -> list[Found]:
         before, self.catalog = self.catalog, catalog
-        self.archive.follow(catalog.streams.values())
+        self._memory.follow(catalog.streams.values())
         for key, stream in before.streams.items():
             if before.revisions.get(key) != catalog.revisions.get(key):
-                self.archive.forget(stream.name)
+                self._memory.forget(stream.name)
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
         return [
@@ -271,7 +273,7 @@ class LocalRuntime:
         for stream in self.catalog.streams.values():
             if stream.archiving is not None:
                 mine = [each for each in first.archived if each.stream == stream.name]
-                self.archive.take(stream, mine, first.clocks.times()[stream.name])
+                self._memory.take(stream, mine, first.clocks.times()[stream.name])
 
 
 class _States:

@@ -147,7 +147,7 @@ def times_of(table: pa.Table) -> pa.ChunkedArray:
 
 def _is_before(table: pa.Table, time: int) -> bool:
     """Are all readings of a sorted table older than a time?"""
-    return table.num_rows > 0 and times_of(table)[-1].as_py() < time
+    return bool(table.num_rows) and bool(times_of(table)[-1].as_py() < time)
 
 
 def gone_of(table: pa.Table) -> pa.ChunkedArray:

@@ -20,6 +20,7 @@ from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
 from place.plan.past import Question
 from place.plan.query import Query
+from place.runtime.archive import Archive
 from place.runtime.durable.home import Home
 from place.runtime.intake.check import late_reading
 from place.runtime.interface import Listener, Recalled, check_rows
@@ -46,9 +47,10 @@ class ReferenceRuntime:
         self._clocks = Clocks()
         self._answers: dict[str, Answer] = {}
         self._evaluated: dict[str, int] = {}
-        self.archive = ReferenceArchive(
+        self._past = ReferenceArchive(
             lambda: self._readings, self._clocks.closed, lambda name: self.world.stream(name)
         )
+        self.archive: Archive = self._past
         self._since: dict[str, int] = {}
         """When each trigger was registered, or began anew."""
         replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
@@ -96,7 +98,7 @@ class ReferenceRuntime:
 
     def recall(self, question: Question, most: int | None = None) -> Recalled:
         """What a question about the past is answered with, from its definition."""
-        rows = recalled(self.archive, question)
+        rows = recalled(self._past, question)
         check_rows(len(rows), most)
         return Recalled(rows)
 

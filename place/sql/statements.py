@@ -232,12 +232,10 @@ class CreateRegion(Creation):
 
 @dataclass(frozen=True)
 class RegisterQuery(Creation):
-    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told. `since` is the
-    time in the past at which it begins; None is now."""
+    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told."""
 
     select: Select
     arrivals: bool = False
-    since: Literal | None = None
 
 
 @dataclass(frozen=True)

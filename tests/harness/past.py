@@ -46,7 +46,9 @@ def with_time(select: str, time: str) -> str | None:
     """A SELECT with a time behind its FROM; None where that has to stand elsewhere."""
     if "WINDOW PREVIOUS" not in select and re.search(r" [A-Z] WINDOW [^,]*,", select):
         return None
-    head, found, rest = select.partition(" WINDOW ") if " WHERE " not in select else (select, "", "")
+    head, found, rest = (
+        select.partition(" WINDOW ") if " WHERE " not in select else (select, "", "")
+    )
     match = _TIME.search(head)
     if match is None:
         return None
@@ -137,9 +139,7 @@ class PastRunner(ScriptWithFiles):
             if query.trigger.every is None:
                 told = Counter((*d.row, d.instant) for d in mine if begin <= d.instant <= until)
                 earlier = Counter(r for r in rows.elements() if r[-1] > self.since[query.name])
-                told = Counter(
-                    {r: n for r, n in told.items() if r[-1] > self.since[query.name]}
-                )
+                told = Counter({r: n for r, n in told.items() if r[-1] > self.since[query.name]})
                 assert told - earlier == Counter(), (query.name, told, earlier)
             return
         if query.arrivals:

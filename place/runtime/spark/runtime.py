@@ -30,7 +30,9 @@ from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
+from place.plan.past import Question
 from place.plan.query import Query
+from place.runtime.archive import Archive
 from place.runtime.durable.aside import FAILED
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
@@ -44,8 +46,10 @@ from place.runtime.durable.takeover import held, root_of
 from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
-from place.runtime.interface import DurableRuntime, Listener, OnCommit
+from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
+from place.runtime.memory_archive import MemoryArchive
+from place.runtime.recall import recall
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.checkpoints import Checkpoints
@@ -79,6 +83,7 @@ class SparkRuntime:
     ) -> None:
         self.spark = spark
         self.files_per_tick = files_per_tick
+        self.archive: Archive = MemoryArchive()
         self._scratch = tempfile.TemporaryDirectory(prefix="place-home-") if home is None else None
         self.directory = (
             home if home is not None else Path(str(self._scratch and self._scratch.name))
@@ -387,6 +392,10 @@ class SparkRuntime:
     def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
         return self._probe(query, most, current().seconds)
+
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with, in this process."""
+        return recall(self.archive, question, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
