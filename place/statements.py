@@ -32,7 +32,7 @@ from place.plan.past import Question, as_of
 from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.interface import Runtime, TooManyRows
-from place.runtime.past_range import check_range
+from place.runtime.past_range import check_beginning, check_range
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.limits import current
@@ -119,6 +119,8 @@ class Statements:
                 if isinstance(statement, s.RegisterQuery) and changed is not catalog:
                     query = changed.queries[fold(statement.name.text)]
                     check_cost(query, changed, self._objects, statement.name.at)
+                    if statement.since is not None:
+                        check_beginning(self._runtime.archive, changed, query, statement.since.at)
                 if isinstance(statement, s.CreateTrigger) and changed is not catalog:
                     query = changed.queries[fold(statement.name.text)]
                     check_combinations(query, changed, statement.name.at)

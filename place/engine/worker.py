@@ -81,9 +81,11 @@ class Worker:
 
     # The catalog
 
-    def become(self, catalog: Catalog, table_of: TableOf) -> list[Found]:
+    def become(
+        self, catalog: Catalog, table_of: TableOf, held: Mapping[str, pa.Table] | None = None
+    ) -> list[Found]:
         """Go over to another version of the catalog. Returns the changes of answers that this
-        causes."""
+        causes. `held` is what windows of queries hold that begin in the past."""
         before, self.catalog = self.catalog, catalog
         refreshed = {
             table.name
@@ -102,6 +104,7 @@ class Worker:
             for query in ended
             if query.name in again and not query.streams & reset
         }
+        kept |= held or {}
         found: list[Found] = []
         over: dict[frozenset[str], int] = {}
         for query in ended:
@@ -381,6 +384,11 @@ class Worker:
             elif (part := each.of_query(PROBE)) is not None:
                 mine.append(part)
         return mine
+
+    def beginning(self, streams: frozenset[str]) -> int:
+        """The instant at which a query over these streams would begin now."""
+        timeline = self.timelines.get(streams)
+        return self._beginning(streams) if timeline is None else timeline.instant
 
     def instant(self, query: Query) -> int:
         """The instant that a registered query has reached."""

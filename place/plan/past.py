@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from place.errors import PlaceError
 from place.model.schema import Stream
-from place.model.time import format_interval, parse_timestamp
+from place.model.time import format_interval
 from place.model.types import Type
-from place.plan.bind_query import bind_query
+from place.plan.bind_query import bind_query, moment_of
 from place.plan.bind_trigger import bind_trigger
 from place.plan.catalog import Catalog, fold
 from place.plan.definitions import Definitions
@@ -97,14 +96,6 @@ def as_of(catalog: Catalog, select: s.Select | s.SelectTold) -> Question:
     return Question(query, of_streams(past, query.streams), begin, until, places)
 
 
-def moment_of(literal: s.Literal) -> int:
-    """The instant that is written."""
-    try:
-        return parse_timestamp(str(literal.value))
-    except PlaceError as error:
-        raise wrong(error.message, literal.at, hint=error.hint) from None
-
-
 def _told(catalog: Catalog, past: Catalog, select: s.SelectTold) -> Query:
     """A query or trigger of the catalog, bound to the past."""
     found: Query = catalog.find(select.kind, select.name, verb="SELECT * FROM")
@@ -119,6 +110,14 @@ def in_the_past(catalog: Catalog, past: Catalog, query: Query) -> Query:
             return bind_trigger(past, statement)
         assert isinstance(statement, s.RegisterQuery)
         return bind_query(past, query.name, statement.select)
+
+
+def since_then(catalog: Catalog, query: Query, until: int, at: s.Position | None) -> Question:
+    """What a query that begins in the past has answered since, until an instant."""
+    assert query.since is not None
+    past = past_catalog(catalog)
+    bound = in_the_past(catalog, past, query)
+    return Question(bound, of_streams(past, query.streams), query.since, until, (at, at))
 
 
 def past_catalog(catalog: Catalog) -> Catalog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from place.plan.past import Question
 from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.archive import Archive
+from place.runtime.catch_up import CaughtUp, apart, catch_up
 from place.runtime.durable.home import Home
 from place.runtime.durable.local_log import LocalLog
 from place.runtime.intake.check import last_late
@@ -140,10 +141,12 @@ class LocalRuntime:
         before = self.catalog
         _, begun = catalog.queries.since(before.queries)
         states = _States(self.workers, before, catalog) if begun else None
+        with deadline.at_most(current().seconds if begun else None):
+            caught_up = self._caught_up(catalog)
         self._store.save(before, catalog)
         try:
             with deadline.at_most(current().seconds if begun else None):
-                found = self._become(catalog)
+                found = self._become(catalog, caught_up)
         except OutOfTime:
             assert states is not None
             self.catalog = replace(before, version=catalog.version + 1)
@@ -152,7 +155,7 @@ class LocalRuntime:
             raise
         if self._log is not None:
             self._log.append(catalog.version, [])
-        return self._settled(found)
+        return self._settled(found, caught_up)
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
@@ -219,9 +222,21 @@ class LocalRuntime:
 
     def _follow(self, catalog: Catalog) -> list[Delta]:
         """Go over to a version that was accepted, however long it takes."""
-        return self._settled(self._become(catalog))
+        caught_up = self._caught_up(catalog)
+        return self._settled(self._become(catalog, caught_up), caught_up)
 
-    def _become(self, catalog: Catalog) -> list[Found]:
+    def _caught_up(self, catalog: Catalog) -> dict[str, CaughtUp]:
+        """What queries of a new version have told that begin in the past."""
+        _, begun = catalog.queries.since(self.catalog.queries)
+        found = {}
+        for query in (catalog.queries[key] for key in begun):
+            if query.since is not None:
+                now = self.workers[0].beginning(query.streams)
+                past = catch_up(self.archive, catalog, query, now, self._matrix)
+                found[query.name] = past
+        return found
+
+    def _become(self, catalog: Catalog, caught_up: Mapping[str, CaughtUp]) -> list[Found]:
         before, self.catalog = self.catalog, catalog
         self._memory.follow(catalog.streams.values())
         for key, stream in before.streams.items():
@@ -229,12 +244,23 @@ class LocalRuntime:
                 self._memory.forget(stream.name)
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
-        return [
-            each for worker in self.workers for each in worker.become(catalog, catalog.arrow_of)
-        ]
+        found: list[Found] = []
+        for number, worker in enumerate(self.workers):
+            contents = {name: past.contents[number] for name, past in caught_up.items()}
+            held = {name: table for name, table in contents.items() if table is not None}
+            found += worker.become(catalog, catalog.arrow_of, held)
+        return found
 
-    def _settled(self, found: Iterable[Found]) -> list[Delta]:
-        return _deltas(settle(merge(found, self._answers)))
+    def _settled(
+        self, found: Iterable[Found], caught_up: Mapping[str, CaughtUp] | None = None
+    ) -> list[Delta]:
+        settled = settle(merge(found, self._answers))
+        if not caught_up:
+            return _deltas(settled)
+        others, first = apart(settled, caught_up)
+        for name, past in caught_up.items():
+            others += past.told(first[name])
+        return _deltas(others)
 
     def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
         tables = self.catalog.arrow_of

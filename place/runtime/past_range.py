@@ -5,8 +5,10 @@ from __future__ import annotations
 from place.errors import StatementError
 from place.model.schema import Stream
 from place.model.time import format_timestamp
-from place.plan.past import Question
+from place.plan.catalog import Catalog
+from place.plan.past import Question, since_then
 from place.plan.past_reads import start_of
+from place.plan.query import Query
 from place.runtime.archive import Archive, Span
 from place.sql.statements import Position, wrong
 
@@ -35,6 +37,22 @@ def check_range(archive: Archive, question: Question) -> None:
         if time < begin or time > end:
             raise _outside(time, known, at or question.at[0])
     _check_reach(question, streams, known)
+
+
+def check_beginning(archive: Archive, catalog: Catalog, query: Query, at: Position) -> None:
+    """Raise a StatementError if a query cannot begin in the past at the time that it names."""
+    assert query.since is not None
+    if not query.streams:
+        raise wrong("what reads no stream has no past", at, hint="leave FROM 'time' out")
+    question = since_then(catalog, query, query.since, at)
+    check_range(archive, question)
+    for stream in question.streams:
+        if stream.archiving is not None and not stream.archiving.is_complete:
+            raise wrong(
+                f"a query cannot begin in the past of {stream.name}: not every reading is archived",
+                at,
+                hint="ask about it with SELECT … BETWEEN, or create the stream with archive = 'all'",
+            )
 
 
 def _outside(time: int, spans: dict[str, Span], at: Position | None) -> StatementError:

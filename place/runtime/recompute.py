@@ -164,11 +164,23 @@ class ReferenceRuntime:
                 self._answers[key] = Counter()
                 self._evaluated[key] = self._clocks.join(query.streams)
                 self._since[key] = self._evaluated[key]
+                deltas += self._catch_up(key, query)
                 deltas += self._evaluate(key, query, self._evaluated[key])
             elif refreshed:
                 self._since[key] = self._evaluated[key]
                 deltas += self._evaluate(key, query, self._evaluated[key])
         return deltas
+
+    def _catch_up(self, key: str, query: Query) -> list[Delta]:
+        """What a query that begins in the past has told until now."""
+        if query.since is None:
+            return []
+        past = instants(query, self.world, query.since, self._evaluated[key])
+        return [
+            delta
+            for instant in [query.since, *past]
+            for delta in self._evaluate(key, query, instant)
+        ]
 
     def _forget_reset(self, before: Catalog) -> set[str]:
         """The streams that begin anew: as if they had told nothing yet."""

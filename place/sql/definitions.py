@@ -135,6 +135,7 @@ class DefinitionParser(TriggerParser):
         if arrivals:
             self.need("ARRIVALS", hint="EMIT ARRIVALS tells the rows that join the answer")
         emit = " EMIT ARRIVALS" if arrivals else ""
+        since = self._moment() if self.symbol(TokenType.FROM) else None
         self.need("AS", hint=f"write REGISTER QUERY {name.text}{emit} AS SELECT …")
         if self._curr.token_type is not TokenType.SELECT:
             self.fail("SELECT")
@@ -143,9 +144,9 @@ class DefinitionParser(TriggerParser):
             raise wrong(
                 "a registered query goes on, and is not about one time",
                 select.past.at,
-                hint="leave the time out, or ask once: SELECT …",
+                hint=f"ask once: SELECT …; or REGISTER QUERY {name.text}{emit} FROM 'time' AS …",
             )
-        return RegisterQuery(name, quiet, select, arrivals)
+        return RegisterQuery(name, quiet, select, arrivals, since)
 
 
 @dataclass(frozen=True)

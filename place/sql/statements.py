@@ -232,10 +232,12 @@ class CreateRegion(Creation):
 
 @dataclass(frozen=True)
 class RegisterQuery(Creation):
-    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told."""
+    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told. `since` is the
+    time in the past at which it begins; None is now."""
 
     select: Select
     arrivals: bool = False
+    since: Literal | None = None
 
 
 @dataclass(frozen=True)
