@@ -95,6 +95,7 @@ class Delta:
                 str(each[f"partition.{self._day}"]),
                 {k[4:]: v for k, v in each.items() if k.startswith("min.")},
                 {k[4:]: v for k, v in each.items() if k.startswith("max.")},
+                {k[11:]: v or 0 for k, v in each.items() if k.startswith("null_count.")},
             )
             for each in found
         ]

@@ -416,7 +416,7 @@ def archived(catalog: Catalog) -> Iterator[Stream]:
 
 def pins_of(catalog: Catalog, stream: str) -> list[int]:
     """The times of a stream that are pinned."""
-    return []
+    return [pin.at for pin in catalog.pins.values() if pin.stream == stream]
 
 
 def _state_of(tick: int) -> str:
