@@ -286,7 +286,7 @@ class Worker:
         for stream, some in parts.items():
             if stream in names:
                 self.clocks.meet(stream, some)
-        for item in _in_order(told):
+        for item in in_order(told):
             if isinstance(item, Segment):
                 if item.stream in names:  # or it was dropped before its readings became a tick
                     self._hear(item)
@@ -431,7 +431,7 @@ def _stage(catalog: Catalog) -> int:
     return 2 * catalog.version + 1
 
 
-def _in_order(told: Sequence[Told]) -> list[Told]:
+def in_order(told: Sequence[Told]) -> list[Told]:
     """The inputs of a tick; those of sources without an order are put in the order of times."""
     loose: dict[str, list[pa.Table]] = {}
     for item in told:

@@ -33,12 +33,14 @@ from place.runtime.archive import Archive
 from place.runtime.catch_up import CaughtUp, apart, catch_up
 from place.runtime.durable.home import Home
 from place.runtime.durable.local_log import LocalLog
+from place.runtime.durable.storage import Storage
 from place.runtime.intake.check import last_late
 from place.runtime.interface import Listener, Recalled, Runtime, check_rows
 from place.runtime.journal import FILE as JOURNAL
 from place.runtime.journal import Journal, replay
 from place.runtime.memory_archive import MemoryArchive
 from place.runtime.recall import recall
+from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
 
@@ -56,6 +58,7 @@ class LocalRuntime:
         self._home = Home(home, "log") if home is not None else None
         self._store = CatalogStore(home)
         self._log: LocalLog | None = None
+        self.repository: Repository | None = None
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in self._matrix.places()]
         self._memory = MemoryArchive()
@@ -72,12 +75,16 @@ class LocalRuntime:
     def _open(self, home: Path) -> None:
         """Begin with the states that were saved last, and take what came since."""
         self._log = LocalLog(home, f"{self._matrix.rows}x{self._matrix.columns}")
+        repository = Repository(Storage(str(home.absolute())), self._ticks, self._store.load)
+        self.repository = self.archive = repository
+        self._log.archived = lambda: repository.passed
         self._load(self._log)
         if self._log.beginning.tick == 0 and (home / JOURNAL).exists():
             self._take_journal(home)
         assert self._home is not None
         if self._home.about["kind"] != "log":
             self._home.remember(kind="log")
+        repository.open(self._log.newest, self._store.load())
         for tick in self._log.since():
             began = time.perf_counter()
             if tick.catalog != self.catalog.version:
@@ -86,8 +93,20 @@ class LocalRuntime:
             self._log.count(tick.told, time.perf_counter() - began)
         if self._store.version() != self.catalog.version:  # killed before the log had it
             self._follow(self._store.load())
-            self._log.append(self.catalog.version, [])
+            self._append([])
+            repository.told(self._log.tick, self.catalog)
+        self._log.sweep()
         self._log.tend(self.workers, self._reasons)
+
+    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
+        """The ticks of the log after one, for the repository."""
+        assert self._log is not None
+        return (TickOfLog(*each) for each in self._log.after(tick))
+
+    def _append(self, told: Sequence[Told]) -> None:
+        """Put a tick into the log."""
+        assert self._log is not None
+        self._log.append(self.catalog.version, told, self.workers[0].clocks.times())
 
     def _load(self, log: LocalLog) -> None:
         states = log.states()
@@ -126,6 +145,8 @@ class LocalRuntime:
 
     def close(self) -> None:
         """Stop; what was durable stays."""
+        if self.repository is not None:
+            self.repository.close()
         if self._log is not None:
             self._log.close()
         self._store.close()
@@ -153,16 +174,18 @@ class LocalRuntime:
             self.workers = states.workers(self.catalog)
             self._store.save(catalog, self.catalog)
             raise
-        if self._log is not None:
-            self._log.append(catalog.version, [])
+        if self._log is not None and self.repository is not None:
+            self._append([])
+            self.repository.told(self._log.tick, catalog)
         return self._settled(found, caught_up)
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
-        if self._log is None:
+        if self._log is None or self.repository is None:
             return self._take(inputs)
         told = told_of(self.catalog, inputs)
-        self._log.append(self.catalog.version, told)
+        self._append(told)
+        self.repository.told(self._log.tick, self.catalog)
         began = time.perf_counter()
         deltas = _deltas(self.take(told))
         self._log.count(told, time.perf_counter() - began)
@@ -290,7 +313,8 @@ class LocalRuntime:
         for late in self.workers[0].aside:
             definition = self.catalog.streams[fold(late.stream)]
             self._reasons[late.stream] = last_late(definition, late.table)
-        self._archive()
+        if self.repository is None:
+            self._archive()
         return settle(merge(found, self._answers))
 
     def _archive(self) -> None:

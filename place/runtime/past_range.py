@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from place.errors import StatementError
 from place.model.schema import Stream
 from place.model.time import format_timestamp
@@ -52,6 +54,16 @@ def check_beginning(archive: Archive, catalog: Catalog, query: Query, at: Positi
                 f"a query cannot begin in the past of {stream.name}: not every reading is archived",
                 at,
                 hint="ask about it with SELECT … BETWEEN, or create the stream with archive = 'all'",
+            )
+
+
+def check_begins_now(catalog: Catalog, begun: Iterable[str]) -> None:
+    """Raise a StatementError if a query begins in the past, where cells cannot catch up."""
+    for query in (catalog.queries[key] for key in begun):
+        if query.since is not None:
+            raise StatementError(
+                f'query "{query.name}" cannot begin in the past on Spark',
+                hint="register it without FROM 'time', and ask once for what was: SELECT … BETWEEN",
             )
 
 

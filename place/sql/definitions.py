@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from place.sql.statements import (
     ColumnSpec,
+    CreatePin,
     CreateRegion,
     CreateSink,
     CreateStream,
@@ -83,6 +84,16 @@ class DefinitionParser(TriggerParser):
             )
         self.need("TO")
         return CreateSink(name, quiet, queries, self._external("PARQUET, KAFKA or WEBHOOK"))
+
+    def read_pin(self) -> CreatePin:
+        quiet = self.if_not_exists()
+        name = self.name("the name of a pin")
+        self.need("ON", hint="write CREATE PIN name ON stream AS OF '2026-01-31 12:00:00'")
+        stream = self.name("the name of a stream")
+        self.need("AS")
+        self.need("OF")
+        moment = self.literal("a time in single quotes")
+        return CreatePin(name, quiet, stream, moment)
 
     def _columns(self) -> tuple[ColumnSpec, ...]:
         self.need_symbol(TokenType.L_PAREN, "(", hint="list the columns: (id BIGINT KEY, x DOUBLE)")
@@ -209,6 +220,14 @@ GRAMMAR = (
         CreateSink,
         DefinitionParser.read_sink,
         "CREATE SINK name FOR query TO PARQUET ('changes/')",
+    ),
+    Definition(
+        "pin",
+        "pins",
+        "CREATE",
+        CreatePin,
+        DefinitionParser.read_pin,
+        "CREATE PIN name ON stream AS OF '2026-01-31 12:00:00'",
     ),
 )
 """All kinds of definitions, those that others stand on first."""

@@ -241,6 +241,14 @@ class RegisterQuery(Creation):
 
 
 @dataclass(frozen=True)
+class CreatePin(Creation):
+    """`CREATE PIN name ON stream AS OF 'time'`: the past of that time is kept beyond `keep`."""
+
+    stream: Name
+    moment: Literal
+
+
+@dataclass(frozen=True)
 class CreateSink(Creation):
     queries: tuple[Name, ...] | None
     target: ExternalSpec

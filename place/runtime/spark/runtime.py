@@ -48,8 +48,9 @@ from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
 from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
-from place.runtime.memory_archive import MemoryArchive
+from place.runtime.past_range import check_begins_now
 from place.runtime.recall import recall
+from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.checkpoints import Checkpoints
@@ -57,6 +58,7 @@ from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, Logged, size_of
 from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
+from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -83,7 +85,6 @@ class SparkRuntime:
     ) -> None:
         self.spark = spark
         self.files_per_tick = files_per_tick
-        self.archive: Archive = MemoryArchive()
         self._scratch = tempfile.TemporaryDirectory(prefix="place-home-") if home is None else None
         self.directory = (
             home if home is not None else Path(str(self._scratch and self._scratch.name))
@@ -146,7 +147,20 @@ class SparkRuntime:
         self.pipeline.on_commit = [self._committed]
         self.pipeline.delivered = self.deliveries.delivered
         self.deliveries.deliver()
+        self.archive: Archive
+        self.repository = self.archive = Repository(
+            self.pipeline.storage, self._ticks, self._store.load, confirm=self.pipeline.confirm
+        )
+        self.pipeline.archived = lambda: self.repository.passed
+        self.repository.open(0 if last is None else last.tick, self.catalog)
         self._roll_forward()
+
+    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
+        """The ticks of the log after one, for the repository."""
+        for each in self.pipeline.log.after(tick):
+            streams = self.repository.catalog(each.catalog).streams
+            told = gathered(Routing(self.pipeline.storage, each.tick, "", streams), each.inputs)
+            yield TickOfLog(each.tick, each.catalog, told, each.clocks)
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
@@ -197,6 +211,7 @@ class SparkRuntime:
 
     def _committed(self, manifest: Manifest) -> None:
         """A tick is done: sinks and subscribers get its deltas."""
+        self.repository.told(manifest.tick, self.catalog)
         self.deliveries.deliver()
         if self.listener is not None and not self._is_own and manifest.deltas:
             self.listener(self._deltas(manifest))
@@ -265,6 +280,7 @@ class SparkRuntime:
         """Stop; what was durable stays."""
         self.sources.stop()
         self.deliveries.close()
+        self.repository.close()
         self.pipeline.close()
         self._store.close()
         self._let_go()
@@ -286,6 +302,7 @@ class SparkRuntime:
             while (manifest := self.pump()) is not None:
                 deltas += self._deltas(manifest)
             _, begun = catalog.queries.since(self.catalog.queries)
+            check_begins_now(catalog, begun)
             self._store.save(self.catalog, catalog)
             try:
                 deltas += self._deltas(self._adopt(catalog, current().seconds if begun else None))
