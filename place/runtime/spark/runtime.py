@@ -40,7 +40,6 @@ from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
-from place.runtime.durable.slice_file import write_cut
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
 from place.runtime.durable.takeover import cells_of, held, root_of
@@ -51,7 +50,7 @@ from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
 from place.runtime.past_range import check_begins_now
 from place.runtime.recall import recall
-from place.runtime.repository.repository import Repository, TickOfLog
+from place.runtime.spark.archived_ticks import open_repository
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.checkpoints import Checkpoints
@@ -59,7 +58,6 @@ from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, Logged, size_of
 from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
-from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -135,12 +133,7 @@ class SparkRuntime:
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
             self.pipeline.confirm,
-            lambda told: write_cut(
-                self.pipeline.storage,
-                self.pipeline.slicing.cutting,
-                self.catalog.streams.values(),
-                told,
-            ),
+            lambda told: self.pipeline.slicing.fill(self.catalog.streams.values(), told),
         )
         self.catalog = Catalog()
         for known in self._store.versions(self.pipeline.log.versions):
@@ -155,19 +148,9 @@ class SparkRuntime:
         self.pipeline.delivered = self.deliveries.delivered
         self.deliveries.deliver()
         self.archive: Archive
-        self.repository = self.archive = Repository(
-            self.pipeline.storage, self._ticks, self._store.load, confirm=self.pipeline.confirm
-        )
-        self.pipeline.archived = lambda: self.repository.passed
+        self.repository = self.archive = open_repository(self.pipeline, self._store.load)
         self.repository.open(0 if last is None else last.tick, self.catalog)
         self._roll_forward()
-
-    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
-        """The ticks of the log after one, for the repository."""
-        for each in self.pipeline.log.after(tick):
-            streams = self.repository.catalog(each.catalog).streams
-            told = gathered(Routing(self.pipeline.storage, each.tick, "", streams), each.inputs)
-            yield TickOfLog(each.tick, each.catalog, told, each.clocks)
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
