@@ -81,9 +81,16 @@ class Worker:
         """What it has to be told by workers of other rows to ask queries once."""
         return self.share.wants_to_ask(queries, table_of, self.clocks)
 
-    def become(self, catalog: Catalog, table_of: TableOf, moved: Moved = NOTHING) -> list[Found]:
+    def become(
+        self,
+        catalog: Catalog,
+        table_of: TableOf,
+        moved: Moved = NOTHING,
+        held: Mapping[str, pa.Table] | None = None,
+    ) -> list[Found]:
         """Go over to another version of the catalog. Returns the changes of answers that this
-        causes. Where `wants` wanted something, `moved` is what was told."""
+        causes. Where `wants` wanted something, `moved` is what was told. `held` is what windows of
+        queries hold that begin in the past."""
         reset, ended, begun = changed_queries(self.catalog, catalog)
         less = self.share.follow(ended, begun, reset, table_of, moved, catalog.version)
         self.catalog = catalog
@@ -93,6 +100,7 @@ class Worker:
             for query in ended
             if query.name in again and not query.streams & reset
         }
+        kept |= held or {}
         found: list[Found] = []
         over: dict[frozenset[str], int] = {}
         for query in ended:
@@ -114,7 +122,7 @@ class Worker:
             contents = self._remembered(queries, tables, timeline.instant)
             for query in queries:
                 content = kept.get(query.name)
-                if content is None and query.trigger is None and query.holds_readings:
+                if content is None and query.trigger is None and query.needs_history:
                     content = self._replay(query, tables, timeline.instant)
                 if content is not None:
                     contents[query.name] = content
@@ -144,6 +152,8 @@ class Worker:
         if query.is_join:
             return self.timelines[query.streams].cell.content(query.name)
         window = query.window
+        if query.dwell is not None:
+            return self.timelines[query.streams].cell.content(query.name)
         if window is None or query.query_table is not None or window.rows is not None:
             return None
         return self.timelines[query.streams].cell.content(query.name)
@@ -156,7 +166,7 @@ class Worker:
         beside: str | None = None,
     ) -> pa.Table | None:
         """What a new window holds at first: the readings in the histories of its streams."""
-        if not query.holds_readings:
+        if not query.needs_history:
             return None
         self._rise()
         timeline = self._open(query.streams, max(self.share.floor(name) for name in query.streams))
@@ -387,7 +397,7 @@ class Worker:
         if timeline is None:
             timeline = self._open(query.streams, self._beginning(query.streams))
         content = None
-        if query.holds_readings and timeline.queries.get(query.name) == query:
+        if query.needs_history and timeline.queries.get(query.name) == query:
             content = timeline.cell.content(query.name)
         else:
             content = self._replay(asked, tables, timeline.instant, query.name)
@@ -402,6 +412,11 @@ class Worker:
             elif (part := each.of_query(PROBE)) is not None:
                 mine.append(part)
         return mine
+
+    def beginning(self, streams: frozenset[str]) -> int:
+        """The instant at which a query over these streams would begin now."""
+        timeline = self.timelines.get(streams)
+        return self._beginning(streams) if timeline is None else timeline.instant
 
     def instant(self, query: Query) -> int:
         """The instant that a registered query has reached."""
