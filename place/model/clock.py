@@ -54,17 +54,21 @@ class Clock:
         """
         if not len(times):
             return np.ones(0, np.bool_)
-        closing = np.maximum.accumulate(times - self.lateness - 1)
         known = LONG_BEFORE if self.closed is None else self.closed
         if part is not None:
             known = max(known, self.parts.get(part, LONG_BEFORE))
-        before = np.full(len(times), known)
-        before[1:] = np.maximum(before[1:], closing[:-1])
-        in_time: NDArray[np.bool_] = times > before
-        if part is None:
-            self._close(int(closing[-1]))
+        last = int(times.max()) - self.lateness - 1
+        if times.min() > max(known, last):  # no reading closes the instant of another
+            in_time = np.ones(len(times), np.bool_)
         else:
-            self.parts[part] = max(known, int(closing[-1]))
+            closing = np.maximum.accumulate(times - self.lateness - 1)
+            before = np.full(len(times), known)
+            before[1:] = np.maximum(before[1:], closing[:-1])
+            in_time = times > before
+        if part is None:
+            self._close(last)
+        else:
+            self.parts[part] = max(known, last)
             slowest = min(self.parts.values())
             if slowest > LONG_BEFORE:
                 self._close(slowest)
@@ -187,5 +191,7 @@ def ceil_all(times: NDArray[np.int64], period: int | None) -> NDArray[np.int64]:
     """`ceil_to` of many: the instants at which readings of these times take effect."""
     if period is None:
         return times
+    if len(times) > 1 and times[0] == times[-1] == times.min() == times.max():
+        return np.full(len(times), -(-int(times[0]) // period) * period)
     ceiled: NDArray[np.int64] = -(-times // period) * period
     return ceiled
