@@ -76,8 +76,11 @@ class SparkRuntime:
         threads: int | None = None,
         keep: Keep | None = None,
         files_per_tick: int = FILES_PER_TICK,
+        tick: float | None = None,
     ) -> None:
         self.spark = spark
+        self.tick_seconds = tick
+        """How long a tick should take, if that was asked."""
         self.files_per_tick = files_per_tick
         self._scratch = tempfile.TemporaryDirectory(prefix="place-home-") if home is None else None
         self.directory = (
@@ -128,6 +131,7 @@ class SparkRuntime:
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
             self.pipeline.confirm,
+            self.tick_seconds,
         )
         self.catalog = Catalog()
         for known in self._store.versions(self.pipeline.log.versions):
@@ -351,6 +355,10 @@ class SparkRuntime:
         """The accepted readings, and their bytes, that no tick has taken yet."""
         return self.ingest.waiting()
 
+    def waiting_seconds(self) -> float:
+        """How long it will be until they are taken, by what the last ticks took."""
+        return self.ingest.pace.seconds_for(*self.ingest.waiting())
+
     def set_aside(self) -> list[str]:
         """The files of accepted readings of which no tick could be made."""
         return self.ingest.set_asides()
@@ -372,6 +380,8 @@ class SparkRuntime:
         ]
         manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
         self.ingest.forget(number, {i.file for i in inputs if isinstance(i, PackInput)})
+        size = sum(each.size for each in due)
+        self.ingest.pace.count(int(manifest.metrics["rows"]), size, manifest.metrics["seconds"])
         return manifest
 
     def answer(self, query: str) -> Answer:
