@@ -59,17 +59,20 @@ def _bounded_sides(low, high):
 
 @njit(nogil=True, cache=True)
 def _count_met(points, low, high):
-    """How many pairs meet in each dimension, and, at the end, in all of them."""
+    """How many pairs meet in each dimension, and, at the end, in all of them. Here low and high
+    have a row for each dimension: a point is compared with many boxes at once."""
     counts = np.zeros(points.shape[1] + 1, np.int64)
+    met = np.empty(low.shape[1], np.int64)
     for point in range(len(points)):
-        for box in range(len(low)):
-            all_met = 1
-            for axis in range(points.shape[1]):
-                value = points[point, axis]
-                met = (low[box, axis] <= value) & (value <= high[box, axis])
-                counts[axis] += met
-                all_met &= met
-            counts[-1] += all_met
+        met[:] = 1
+        for axis in range(points.shape[1]):
+            value, count = points[point, axis], np.int64(0)
+            for box in range(len(met)):
+                here = np.int64((low[axis, box] <= value) & (value <= high[axis, box]))
+                count += here
+                met[box] &= here
+            counts[axis] += count
+        counts[-1] += met.sum()
     return counts
 
 
@@ -81,7 +84,8 @@ def sides_of(low: Floats, high: Floats) -> BoxSides:
 def shares_of(points: Floats, low: Floats, high: Floats) -> Shares:
     """What samples of points and boxes tell."""
     some, others = sample_of(len(points), SAMPLE), sample_of(len(low), SAMPLE)
-    counts = _count_met(points[some], low[others], high[others])
+    bounds = (np.ascontiguousarray(side[others].T) for side in (low, high))
+    counts = _count_met(points[some], *bounds)
     looked_at = len(some) * len(others)
     # Half a pair more: what no sample has met is rare, but it is not never.
     each = (counts[:-1] + 0.5) / (looked_at + 0.5)
@@ -118,7 +122,7 @@ def _costs(shares, together, equal, bounded, points, boxes):
     bucket = pairs
     for i in range(len(equal)):
         bucket *= shares[equal[i]]
-    costs[HASH] = 3.5e4 + 37.0 * boxes, 1.2e4 + 65.0 * points + 3.0 * bucket
+    costs[HASH] = 3.5e4 + 37.0 * boxes, 1.2e4 + 105.0 * points + 4.0 * bucket
 
     bits, candidates, runs, reached = best_grid(each[:3], points, NS_RUN, np.inf)
     walk = 1.6e5 + points * (60.0 + 8.0 * axes) + 3.0 * float(1 << bits.sum())

@@ -24,6 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from place.errors import ConfigurationError
+from place.runtime.spark import worker_daemon
 from place.runtime.spark.console import taken_down
 from place.runtime.spark.java import keep_file, prepare_java
 
@@ -138,6 +139,7 @@ def session_settings(master: str, *, ui: bool = False) -> dict[str, str]:
         # The job of a tick has one known shape: nothing to plan again while it runs.
         "spark.sql.adaptive.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.daemon.module": worker_daemon.MODULE,
         # The job of the standing cells has a pool of its own. A second attempt of a task that only
         # seems slow would take the place of the first one.
         "spark.scheduler.mode": "FAIR",
