@@ -48,7 +48,7 @@ def _find_slots(table, keys, asked, out):
     return missing
 
 
-def found_slots(table: Longs, keys: Longs, asked: Longs, threads: int = 1) -> tuple[Longs, int]:
+def found_slots(table: Ints, keys: Longs, asked: Longs, threads: int = 1) -> tuple[Longs, int]:
     """The slot of each key that is asked for, −1 where it has none; how many have none."""
     slots = np.empty(len(asked), np.int64)
     missing = in_pieces(

@@ -10,8 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
-from google.protobuf.message import DecodeError
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    timestamp_pb2,
+)
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 TIMESTAMP = "google.protobuf.Timestamp"
 _Field = Any
