@@ -183,22 +183,30 @@ class IngestLog:
         offers = [offer for offer in offers if offer.error is None]
         if not offers:
             return
-        written: list[Logged] = []
         try:
-            for part in self._cut(_told(offers, self._arrival)):
-                written.append(self.write(part))
-            logged = written[-1]
+            logged = self.write_cut(_told(offers, self._arrival))[-1]
         except Exception as error:  # each of those who wait is told
-            for each in written:
-                self.withdraw(each)
             for offer in offers:
                 offer.error = error
         else:
             for offer in offers:
                 offer.logged = logged
 
-    def _cut(self, told: list[Told]) -> list[list[Told]]:
-        """What was pushed, in files that are each no more than a tick should take."""
+    def write_cut(self, told: Sequence[Told]) -> list[Logged]:
+        """Readings and advances in files that are each no more than a tick should take; all of
+        them are durable when this returns, or none is there."""
+        written: list[Logged] = []
+        with self.lock:
+            try:
+                for part in self._cut(told):
+                    written.append(self.write(part))
+            except BaseException:
+                for each in written:
+                    self.withdraw(each)
+                raise
+        return written
+
+    def _cut(self, told: Sequence[Told]) -> list[Sequence[Told]]:
         if self.pace.target is None:
             return [told]
         budget = self.pace.budget()
@@ -219,7 +227,7 @@ class IngestLog:
                 count = min(rows - start, room, most)
                 parts[-1].append(replace(each, table=each.table.slice(start, count)))
                 start, room = start + count, room - count
-        return [part for part in parts if part] or [told]
+        return [*filter(None, parts)] or [told]
 
     def _arrival(self, stream: Stream) -> int:
         """When readings that are written now come: later than all that their stream was told.

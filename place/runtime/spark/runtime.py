@@ -316,16 +316,17 @@ class SparkRuntime:
             told = told_of(self.catalog, inputs)
             if size_of(told) <= self.pipeline.small:
                 return self._feed_few(told)
-            logged = self.ingest.write(told)
+            written = self.ingest.write_cut(told)
             deltas: list[Delta] = []
             try:
-                while not self._has_taken(logged.number):
+                while not self._has_taken(written[-1].number):
                     manifest = self.pump()
                     assert manifest is not None
                     deltas += self._deltas(manifest)
             except PlaceError:
-                if not self._has_taken(logged.number) and not self.pipeline.is_over:
-                    self.ingest.withdraw(logged)  # and whoever pushed it is told
+                for logged in written:  # and whoever pushed it is told
+                    if not self._has_taken(logged.number) and not self.pipeline.is_over:
+                        self.ingest.withdraw(logged)
                 raise
             return deltas
 
@@ -349,7 +350,7 @@ class SparkRuntime:
         with self.ingest.lock:
             if stream is not None and stream not in self.catalog.streams.values():
                 raise ConfigurationError(f'stream "{stream.name}" does not exist')
-            self.ingest.write(told)
+            self.ingest.write_cut(told)
 
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
