@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import place
 from place.kernels import gather, order
 from place.kernels.key_index import empty_table, enter_slots, found_slots
 
@@ -80,3 +85,45 @@ def test_slots_are_found_by_several_threads(threads: int) -> None:
     slots, missing = found_slots(table, keys, np.arange(300), threads)
     assert missing == 200
     assert slots.tolist() == [k // 3 if k % 3 == 0 else -1 for k in range(300)]
+
+
+@pytest.mark.parametrize("moving", [1.0, 0.2])
+def test_a_cell_of_several_threads_tells_what_one_of_one_tells(
+    moving: float, threads: int, tmp_path: Path
+) -> None:
+    """Squares around objects that walk, with objects that come and go on the way."""
+    numbers, sides = np.arange(300), np.full(300, 0.1)
+    names = ("id", "focal", "xdist", "ydist")
+    fences = dict(zip(names, (numbers, numbers, sides, sides), strict=True))
+    pq.write_table(pa.table(fences), tmp_path / "fences.parquet")
+    told = []
+    for count in (1, threads):
+        chance = np.random.default_rng(3)
+        session = place.connect(runtime="local", threads=count)
+        session.sql(
+            "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)"
+            " WITH (evaluate = '1 second');"
+            "CREATE TABLE Fences (id BIGINT KEY, focal BIGINT, xdist DOUBLE, ydist DOUBLE)"
+            f" FROM '{tmp_path}/fences.parquet';"
+            "REGISTER QUERY near AS SELECT F.id, C.id, C.x FROM Fences F, Cars C WHERE C INSIDE F;"
+            "REGISTER QUERY met AS SELECT F.id, C.id FROM Fences F, Cars C WHERE C INSIDE F"
+        )
+        places = chance.random((400, 2))
+        found = []
+        for second in range(1, 8):
+            cars = np.flatnonzero(chance.random(400) < moving)
+            places[cars] += chance.uniform(-0.05, 0.05, (len(cars), 2))
+            when = (1_767_225_600 + second) * 1_000_000
+            table = pa.table(
+                {
+                    "id": cars,
+                    "x": places[cars, 0],
+                    "y": places[cars, 1],
+                    "ts": pa.array(np.full(len(cars), when), pa.timestamp("us")),
+                }
+            )
+            found += session.push("Cars", table)
+            found += session.disappear("Cars", int(cars[0]), time=when + 500_000)
+        assert len(found) > 500
+        told.append(sorted(map(repr, found)))
+    assert told[0] == told[1]
