@@ -15,6 +15,7 @@ import pyarrow.dataset
 import pytest
 
 from place.runtime.durable.crash import CELL, OFTEN, POINTS, VARIABLE
+from place.runtime.spark import worker_daemon
 from tests.harness.object_store import SECRET, Bucket
 
 FILES = 12
@@ -232,6 +233,8 @@ def test_killed_at_twenty_random_moments(undisturbed: Undisturbed, tmp_path: Pat
 
 KILLS = int(os.environ.get("PLACE_KILLS", "100"))
 """Random moments on each kind of storage."""
+DAEMON = worker_daemon.MODULE.encode()
+"""What the command of Spark's Python processes names."""
 
 
 @pytest.mark.long
@@ -241,7 +244,7 @@ def test_whoever_is_killed_at_a_hundred_random_moments(
 ) -> None:
     """Drivers, and cells with their channels, in the middle of ticks and of states that are being
     saved; some cells only hang for a moment. On a store another home goes on at the end."""
-    files = 2 * KILLS
+    files = 4 * KILLS
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     for directory in (calm, killed):
         write_readings(directory, files)
@@ -315,7 +318,7 @@ def cells_of(driver: int) -> list[int]:
                 parents[int(entry.name)] = int(
                     (entry / "stat").read_text().rpartition(")")[2].split()[1]
                 )
-                if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                if DAEMON in (entry / "cmdline").read_bytes():
                     forked.append(int(entry.name))
             except OSError:  # it has ended
                 continue
