@@ -53,7 +53,7 @@ def check_beginning(archive: Archive, catalog: Catalog, query: Query, at: Positi
             raise wrong(
                 f"a query cannot begin in the past of {stream.name}: not every reading is archived",
                 at,
-                hint="ask about it with SELECT … BETWEEN, or create the stream with archive = 'all'",
+                hint="ask with SELECT … BETWEEN, or create the stream with archive = 'all'",
             )
 
 
