@@ -16,6 +16,7 @@ from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, mak
 from place.model.space import Space
 from place.model.time import parse_timestamp
 from place.model.types import Type, ValueMismatch, coerce
+from place.plan.bind_areas import bind_areas, bind_dwell, check_dwell
 from place.plan.bind_expression import ExpressionBinder
 from place.plan.bind_from import (
     bind_sources,
@@ -58,6 +59,12 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         space = centre.space
         if select.inside is not None:
             need_one_space(centre, sources[subject].relation, select.inside.at)
+    bind_areas(
+        select,
+        sources,
+        subject,
+        lambda clause, source, space: bind_inside(catalog, clause, sources, source, space),
+    )
     readable = sources + _hidden(catalog, inside, nearest)
     binder = ExpressionBinder(readable)
     placed = [(c, position_of(p)) for p in plain for c in conjuncts(binder.condition(p))]
@@ -81,10 +88,12 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         outputs=outputs.outputs,
         distinct=select.distinct,
         region=_region_name(catalog, select),
+        dwell=bind_dwell(select.inside),
     )
     query = _with_focals(catalog, place_window(query, select))
     check_objects(query, select)
     _check_combinations(query, select, predicates)
+    check_dwell(query, select.inside)
     return replace(query, hint=_bind_hint(query, select))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from place.errors import PlaceError
@@ -277,6 +277,8 @@ def _one_difference(one: Any, other: Any) -> tuple[Path, Constant] | None:
         return None
     if isinstance(one, Constant):
         return ((), other) if one.type is other.type else None
+    if not is_dataclass(one):  # a number of a region in WHERE, say
+        return None
     found: list[tuple[Path, Constant]] = []
     for each in fields(one):
         mine, theirs = getattr(one, each.name), getattr(other, each.name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from place.model.schema import Region, Sink, Stream, Table
+from place.model.shape import show_shape
 from place.model.table_rows import TableRows
 from place.model.types import Row, Type
 from place.plan.bind_trigger import bind_trigger
@@ -24,7 +25,6 @@ from place.plan.define import (
     define_stream,
     define_table,
 )
-from place.plan.explain import show_shape
 from place.plan.forms import FORMS
 from place.plan.query import Query
 from place.sql import statements as s

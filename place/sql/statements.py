@@ -105,10 +105,20 @@ class Focal:
 
 
 @dataclass(frozen=True)
+class Duration:
+    """A length of time as written: `'5 minutes'` or `5 MINUTES`."""
+
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True)
 class InsideClause:
     """One of: a named region, a shape, or extents (r, or xdist and ydist) around a focal object.
 
     `subject` is the name of FROM that it speaks of, where one was written: `a INSIDE Downtown`.
+    `OUTSIDE` asks for the contrary; as the one clause of a query it is always INSIDE. `dwell` is
+    how long an object must have been there: `INSIDE Dock FOR '5 minutes'`.
     """
 
     at: Position
@@ -117,6 +127,8 @@ class InsideClause:
     focal: Focal | None = None
     extents: tuple[float, ...] = ()
     subject: Name | None = None
+    is_outside: bool = False
+    dwell: Duration | None = None
 
 
 @dataclass(frozen=True)
@@ -255,14 +267,6 @@ class CreateSink(Creation):
 
 
 @dataclass(frozen=True)
-class Duration:
-    """A length of time as written: `'5 minutes'` or `5 MINUTES`."""
-
-    text: str
-    at: Position
-
-
-@dataclass(frozen=True)
 class VariableSpec:
     """`Buoys AS V`, or `Buoys AS V[5]`: then `count` is how many variables it stands for."""
 
@@ -347,6 +351,15 @@ class Inside(exp.Expression, exp.Predicate):
     """
 
     arg_types = {"this": True, "expression": True, "stream": False}
+
+
+class InsideArea(exp.Expression, exp.Predicate):
+    """`INSIDE area` or `OUTSIDE area` as a condition; its `InsideClause` is `meta["area"]`.
+
+    The binder leaves in `meta["bound"]` which source it speaks of and what the area is.
+    """
+
+    arg_types = {"this": False}
 
 
 def position_of(expression: exp.Expr) -> Position | None:
