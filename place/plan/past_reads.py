@@ -50,7 +50,7 @@ def start_of(question: Question) -> int | None:
     if query.trigger is not None:
         kept = _kept_by(query)
         return None if kept is None else begin - kept - 1
-    longest = 0
+    longest = query.dwell or 0
     for window in query.windows:
         reach = _reach(query, window)
         if reach is None:
@@ -183,6 +183,7 @@ def _box_of(query: Query, stream: Stream) -> Box | None:
         query.trigger is not None
         or subject.relation.name != stream.name
         or query.query_table is not None
+        or query.dwell is not None  # what leads out of the region counts
         or not isinstance(query.inside, Rectangle | Circle | Polygon)
         or sum(source.relation.name == stream.name for source in query.sources) > 1
         or any(focal.stream == stream.name for focal in query.focals)

@@ -51,8 +51,7 @@ from place.runtime.local import plan_of, told_of
 from place.runtime.past_range import check_begins_now
 from place.runtime.recall import recall
 from place.runtime.spark.archived_ticks import open_repository
-from place.runtime.spark.changes import NAME as CHANGES
-from place.runtime.spark.changes import ChangesSource
+from place.runtime.spark.changes import changes_of
 from place.runtime.spark.checkpoints import Checkpoints
 from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, Logged, inputs_of, size_of
@@ -488,11 +487,7 @@ class SparkRuntime:
 
     def changes(self, queries: Sequence[str]) -> DataFrame:
         """The deltas of queries (of all, if none is named) as a streaming DataFrame."""
-        self.spark.dataSource.register(ChangesSource)
-        reader = self.spark.readStream.format(CHANGES).option("root", self.pipeline.storage.root)
-        if queries:
-            reader = reader.option("queries", "\n".join(queries))
-        return reader.load()
+        return changes_of(self.spark, self.pipeline.storage.root, queries)
 
 
 if TYPE_CHECKING:
