@@ -167,7 +167,10 @@ class StreamArchive:
     def is_ripe(self) -> bool:
         """Does an interval end with what has come?"""
         view = self._view
-        return any(self._cut(self.layout.times(rows), view) is not None for rows in view.recent)
+        if not view.recent:
+            return False
+        times = np.concatenate([self.layout.times(rows) for rows in view.recent])
+        return self._cut(times, view) is not None
 
     def prepare(
         self, captured: Captured, pinned: Collection[int], *, fresh: bool
