@@ -240,6 +240,10 @@ def test_streams_without_objects_have_readings(tmp_path: Path) -> None:
         assert repository.objects(stream, 200 * SECOND).table.num_rows == 0
 
 
+def names_of(repository: Repository) -> set[str]:
+    return {Path(each.file.path).name for each in repository._archives["Cars"]._view.files}
+
+
 def test_what_is_too_old_goes_and_files_that_nobody_reads(tmp_path: Path) -> None:
     with opened(tmp_path) as session:
         session.sql(
@@ -258,7 +262,6 @@ def test_what_is_too_old_goes_and_files_that_nobody_reads(tmp_path: Path) -> Non
         assert 1050 * SECOND <= span.begin <= 1080 * SECOND
         with pytest.raises(PlaceError, match="nothing is kept of"):
             repository.objects(stream, 1010 * SECOND)
-        files = set(tmp_path.glob("repository/**/*.parquet"))
         with repository._archives["Cars"].reading() as view:
             fed(session, range(1100, 1160))
             repository.catch_up()
@@ -270,9 +273,7 @@ def test_what_is_too_old_goes_and_files_that_nobody_reads(tmp_path: Path) -> Non
         for _ in range(2):
             repository._sweep()
         left = set(tmp_path.glob("repository/**/*.parquet"))
-        assert len(left) < len(files)
-        names = {Path(f.file.path).name for f in repository._archives["Cars"]._view.files}
-        assert {path.name for path in left} == names
+        assert {path.name for path in left} == names_of(repository)
 
 
 def test_a_repository_that_is_gone_stops_nothing(tmp_path: Path) -> None:
@@ -378,3 +379,27 @@ def test_each_reading_is_archived_once_whenever_a_process_is_killed(
     ).fetchone()
     assert counted is not None
     assert counted[0] == counted[1] == 3 * (second - 1000)
+
+
+def test_what_is_pinned_can_be_asked_about_however_old_it_is(tmp_path: Path) -> None:
+    with opened(tmp_path) as session:
+        session.sql(
+            f"CREATE STREAM Cars {COLUMNS}"
+            " WITH (archive = 'all', snapshot = '10 seconds', keep = '30 seconds');"
+            " CREATE PIN accident ON Cars AS OF '1970-01-01 00:17:15'"
+        )
+        repository = repository_of(session)
+        for start in range(1000, 1100, 20):
+            fed(session, range(start, start + 20))
+            repository.catch_up()
+            repository.archive()
+        then = session.sql("SELECT id, x FROM Cars AS OF '1970-01-01 00:17:15'").rows
+        assert sorted(then) == [(key, float(1035 % 9)) for key in (1, 2, 3)]
+        with pytest.raises(PlaceError, match=r"00:17:05 is before the past of Cars"):
+            session.sql("SELECT id FROM Cars AS OF '1970-01-01 00:17:05'")
+        session.sql("DROP PIN accident")
+        fed(session, range(1100, 1120))
+        repository.catch_up()
+        repository.archive()
+        with pytest.raises(PlaceError, match=r"00:17:15 is before the past of Cars"):
+            session.sql("SELECT id FROM Cars AS OF '1970-01-01 00:17:15'")

@@ -25,7 +25,7 @@ def check_range(archive: Archive, question: Question) -> None:
                 question.at[0],
                 hint="create it with the option archive = 'all'",
             )
-    spans = {stream.name: archive.span(stream) for stream in streams}
+    spans = {stream.name: archive.span(stream, question.begin) for stream in streams}
     known = {name: span for name, span in spans.items() if span is not None}
     if not known:
         raise wrong(
@@ -93,7 +93,7 @@ def _check_reach(question: Question, streams: list[Stream], spans: dict[str, Spa
         span, kept = spans.get(stream.name), stream.archiving
         if span is None or kept is None or kept.keep is None or start is None:
             continue
-        is_cut = span.end - span.begin >= kept.keep
+        is_cut = span.is_pinned or span.end - span.begin >= kept.keep
         if is_cut and start < span.begin and question.query.holds_readings:
             raise wrong(
                 f"a window reaches back to {format_timestamp(start)}, and the past of"

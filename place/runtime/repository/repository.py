@@ -391,10 +391,10 @@ class Repository:
             )
         yield found
 
-    def span(self, stream: Stream) -> Span | None:
+    def span(self, stream: Stream, at: int | None = None) -> Span | None:
         """The times that can be asked about; None if nothing is there yet."""
         with self._asked(stream) as archive:
-            return None if archive is None else archive.span()
+            return None if archive is None else archive.span(at)
 
     def objects(
         self, stream: Stream, at: int, box: Box | None = None, keys: frozenset[Key] | None = None
