@@ -27,6 +27,7 @@ from place.model import deadline
 from place.model.clock import Clocks
 from place.model.reading import Advance
 from place.model.schema import Stream, tracked
+from place.model.segment import segment_schema
 from place.model.time import BEGINNING, LATEST
 from place.plan.catalog import Catalog
 from place.plan.definitions import Definitions
@@ -73,14 +74,18 @@ class Worker:
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
         """The readings of the last tick that were late."""
+        self.archived: list[Segment] = []
+        """The readings of the last tick that were in time, of streams with an archive."""
         self._seen = Observed()
         self._counted: dict[str, TriggerCounts] = {}
 
     # The catalog
 
-    def become(self, catalog: Catalog, table_of: TableOf) -> list[Found]:
+    def become(
+        self, catalog: Catalog, table_of: TableOf, held: Mapping[str, pa.Table] | None = None
+    ) -> list[Found]:
         """Go over to another version of the catalog. Returns the changes of answers that this
-        causes."""
+        causes. `held` is what windows of queries hold that begin in the past."""
         before, self.catalog = self.catalog, catalog
         refreshed = {
             table.name
@@ -99,6 +104,7 @@ class Worker:
             for query in ended
             if query.name in again and not query.streams & reset
         }
+        kept |= held or {}
         found: list[Found] = []
         over: dict[frozenset[str], int] = {}
         for query in ended:
@@ -277,7 +283,7 @@ class Worker:
 
     def take(self, told: Sequence[Told]) -> list[Found]:
         """One tick: readings and advances in the source's order; the changes that follow."""
-        self.aside = []
+        self.aside, self.archived = [], []
         names = {stream.name for stream in self.catalog.streams.values()}
         parts: dict[str, set[str]] = {}
         for item in told:
@@ -286,7 +292,7 @@ class Worker:
         for stream, some in parts.items():
             if stream in names:
                 self.clocks.meet(stream, some)
-        for item in _in_order(told):
+        for item in in_order(told):
             if isinstance(item, Segment):
                 if item.stream in names:  # or it was dropped before its readings became a tick
                     self._hear(item)
@@ -295,6 +301,8 @@ class Worker:
         for name, gaps in self.gaps.items():
             complete = gaps.release(self.clocks.closed(name))
             if complete is not None:
+                if gaps.stream.archiving is not None:
+                    self.archived.append(Segment(name, segment_of(gaps.stream, complete)))
                 self._offer(name, complete)
         for name, history in self.histories.items():
             history.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
@@ -317,6 +325,9 @@ class Worker:
         if not in_time.all():
             messages = messages.take(np.flatnonzero(in_time))
             self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
+        if stream.archiving is not None and name not in self.gaps:
+            table = segment.table if in_time.all() else segment.table.filter(pa.array(in_time))
+            self.archived.append(Segment(name, table))
         if stream.key is None:
             messages = messages.numbered(self.readings[name])
         self.late[name] += int(len(in_time) - in_time.sum())
@@ -380,6 +391,11 @@ class Worker:
                 mine.append(part)
         return mine
 
+    def beginning(self, streams: frozenset[str]) -> int:
+        """The instant at which a query over these streams would begin now."""
+        timeline = self.timelines.get(streams)
+        return self._beginning(streams) if timeline is None else timeline.instant
+
     def instant(self, query: Query) -> int:
         """The instant that a registered query has reached."""
         return self._timeline(query.streams).instant
@@ -421,7 +437,7 @@ def _stage(catalog: Catalog) -> int:
     return 2 * catalog.version + 1
 
 
-def _in_order(told: Sequence[Told]) -> list[Told]:
+def in_order(told: Sequence[Told]) -> list[Told]:
     """The inputs of a tick; those of sources without an order are put in the order of times."""
     loose: dict[str, list[pa.Table]] = {}
     for item in told:
@@ -447,3 +463,12 @@ def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Mess
         table.column(table.num_columns - 1).to_numpy(),
         rows,
     )
+
+
+def segment_of(stream: Stream, messages: Messages) -> pa.Table:
+    """Messages as a segment."""
+    schema = segment_schema(stream.columns)
+    columns = [messages.rows.array(index, slice(None)) for index in range(len(stream.columns))]
+    arrays = [column.cast(each.type) for column, each in zip(columns, schema, strict=False)]
+    arrays += [pa.array(messages.times), pa.array(messages.gone)]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from place.errors import PlaceError
 from place.model.schema import Table
 from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, make_ring, settle
 from place.model.space import Space
+from place.model.time import parse_timestamp
 from place.model.types import Type, ValueMismatch, coerce
 from place.plan.bind_areas import bind_areas, bind_dwell, check_dwell
 from place.plan.bind_expression import ExpressionBinder
@@ -186,6 +188,14 @@ def _region_name(catalog: Catalog, select: Select) -> str | None:
     if select.inside is None or select.inside.region is None:
         return None
     return str(catalog.find("region", select.inside.region).name)
+
+
+def moment_of(literal: s.Literal) -> int:
+    """The instant that is written."""
+    try:
+        return parse_timestamp(str(literal.value))
+    except PlaceError as error:
+        raise wrong(error.message, literal.at, hint=error.hint) from None
 
 
 # WHERE

@@ -132,6 +132,8 @@ class Query:
     """Where INSIDE has to stand in the plan: `INSIDE FIRST` or `INSIDE LAST`."""
     arrivals: bool = False
     """EMIT ARRIVALS: only rows that join the answer are told, never those that leave."""
+    since: int | None = None
+    """The time of the past at which it began; None of a query that began when it was registered."""
     trigger: Trigger | None = None
     """What makes it a trigger, whose rows are alerts; None of a query."""
     dwell: int | None = None

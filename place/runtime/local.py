@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from place.engine.answers import Answers
+from place.engine.answers import Answers, merge
 from place.engine.changes import Change, settle
 from place.engine.checkpoint import load_worker, save_worker
 from place.engine.columns import Dictionary
@@ -26,14 +26,21 @@ from place.model.segment import make_segment
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
+from place.plan.past import Question
 from place.plan.planner import make_plan
 from place.plan.query import Query
+from place.runtime.archive import Archive
+from place.runtime.catch_up import CaughtUp, apart, catch_up
 from place.runtime.durable.home import Home
 from place.runtime.durable.local_log import LocalLog
+from place.runtime.durable.storage import Storage
 from place.runtime.intake.check import last_late
-from place.runtime.interface import Listener, Runtime, check_rows
+from place.runtime.interface import Listener, Recalled, Runtime, check_rows
 from place.runtime.journal import FILE as JOURNAL
 from place.runtime.journal import Journal, replay
+from place.runtime.memory_archive import MemoryArchive
+from place.runtime.recall import recall
+from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
 
@@ -51,8 +58,11 @@ class LocalRuntime:
         self._home = Home(home, "log") if home is not None else None
         self._store = CatalogStore(home)
         self._log: LocalLog | None = None
+        self.repository: Repository | None = None
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in self._matrix.places()]
+        self._memory = MemoryArchive()
+        self.archive: Archive = self._memory
         self._answers = Answers(Dictionary())
         self._reasons: dict[str, str] = {}
         if home is not None:
@@ -65,12 +75,16 @@ class LocalRuntime:
     def _open(self, home: Path) -> None:
         """Begin with the states that were saved last, and take what came since."""
         self._log = LocalLog(home, f"{self._matrix.rows}x{self._matrix.columns}")
+        repository = Repository(Storage(str(home.absolute())), self._ticks, self._store.load)
+        self.repository = self.archive = repository
+        self._log.archived = lambda: repository.passed
         self._load(self._log)
         if self._log.beginning.tick == 0 and (home / JOURNAL).exists():
             self._take_journal(home)
         assert self._home is not None
         if self._home.about["kind"] != "log":
             self._home.remember(kind="log")
+        repository.open(self._log.newest, self._store.load())
         for tick in self._log.since():
             began = time.perf_counter()
             if tick.catalog != self.catalog.version:
@@ -79,8 +93,20 @@ class LocalRuntime:
             self._log.count(tick.told, time.perf_counter() - began)
         if self._store.version() != self.catalog.version:  # killed before the log had it
             self._follow(self._store.load())
-            self._log.append(self.catalog.version, [])
+            self._append([])
+            repository.told(self._log.tick, self.catalog)
+        self._log.sweep()
         self._log.tend(self.workers, self._reasons)
+
+    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
+        """The ticks of the log after one, for the repository."""
+        assert self._log is not None
+        return (TickOfLog(*each) for each in self._log.after(tick))
+
+    def _append(self, told: Sequence[Told]) -> None:
+        """Put a tick into the log."""
+        assert self._log is not None
+        self._log.append(self.catalog.version, told, self.workers[0].clocks.times())
 
     def _load(self, log: LocalLog) -> None:
         states = log.states()
@@ -119,6 +145,8 @@ class LocalRuntime:
 
     def close(self) -> None:
         """Stop; what was durable stays."""
+        if self.repository is not None:
+            self.repository.close()
         if self._log is not None:
             self._log.close()
         self._store.close()
@@ -134,26 +162,30 @@ class LocalRuntime:
         before = self.catalog
         _, begun = catalog.queries.since(before.queries)
         states = _States(self.workers, before, catalog) if begun else None
+        with deadline.at_most(current().seconds if begun else None):
+            caught_up = self._caught_up(catalog)
         self._store.save(before, catalog)
         try:
             with deadline.at_most(current().seconds if begun else None):
-                found = self._become(catalog)
+                found = self._become(catalog, caught_up)
         except OutOfTime:
             assert states is not None
             self.catalog = replace(before, version=catalog.version + 1)
             self.workers = states.workers(self.catalog)
             self._store.save(catalog, self.catalog)
             raise
-        if self._log is not None:
-            self._log.append(catalog.version, [])
-        return self._settled(found)
+        if self._log is not None and self.repository is not None:
+            self._append([])
+            self.repository.told(self._log.tick, catalog)
+        return self._settled(found, caught_up)
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
-        if self._log is None:
+        if self._log is None or self.repository is None:
             return self._take(inputs)
         told = told_of(self.catalog, inputs)
-        self._log.append(self.catalog.version, told)
+        self._append(told)
+        self.repository.told(self._log.tick, self.catalog)
         began = time.perf_counter()
         deltas = _deltas(self.take(told))
         self._log.count(told, time.perf_counter() - began)
@@ -171,6 +203,10 @@ class LocalRuntime:
     def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query now, registered or not."""
         return self._probe(query, most, current().seconds)
+
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with."""
+        return recall(self.archive, question, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
@@ -209,18 +245,45 @@ class LocalRuntime:
 
     def _follow(self, catalog: Catalog) -> list[Delta]:
         """Go over to a version that was accepted, however long it takes."""
-        return self._settled(self._become(catalog))
+        caught_up = self._caught_up(catalog)
+        return self._settled(self._become(catalog, caught_up), caught_up)
 
-    def _become(self, catalog: Catalog) -> list[Found]:
-        self.catalog = catalog
+    def _caught_up(self, catalog: Catalog) -> dict[str, CaughtUp]:
+        """What queries of a new version have told that begin in the past."""
+        _, begun = catalog.queries.since(self.catalog.queries)
+        found = {}
+        for query in (catalog.queries[key] for key in begun):
+            if query.since is not None:
+                now = self.workers[0].beginning(query.streams)
+                past = catch_up(self.archive, catalog, query, now, self._matrix)
+                found[query.name] = past
+        return found
+
+    def _become(self, catalog: Catalog, caught_up: Mapping[str, CaughtUp]) -> list[Found]:
+        before, self.catalog = self.catalog, catalog
+        self._memory.follow(catalog.streams.values())
+        for key, stream in before.streams.items():
+            if before.revisions.get(key) != catalog.revisions.get(key):
+                self._memory.forget(stream.name)
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
-        return [
-            each for worker in self.workers for each in worker.become(catalog, catalog.arrow_of)
-        ]
+        found: list[Found] = []
+        for number, worker in enumerate(self.workers):
+            contents = {name: past.contents[number] for name, past in caught_up.items()}
+            held = {name: table for name, table in contents.items() if table is not None}
+            found += worker.become(catalog, catalog.arrow_of, held)
+        return found
 
-    def _settled(self, found: Iterable[Found]) -> list[Delta]:
-        return _deltas(settle(merge(found, self._answers)))
+    def _settled(
+        self, found: Iterable[Found], caught_up: Mapping[str, CaughtUp] | None = None
+    ) -> list[Delta]:
+        settled = settle(merge(found, self._answers))
+        if not caught_up:
+            return _deltas(settled)
+        others, first = apart(settled, caught_up)
+        for name, past in caught_up.items():
+            others += past.told(first[name])
+        return _deltas(others)
 
     def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
         tables = self.catalog.arrow_of
@@ -250,7 +313,17 @@ class LocalRuntime:
         for late in self.workers[0].aside:
             definition = self.catalog.streams[fold(late.stream)]
             self._reasons[late.stream] = last_late(definition, late.table)
+        if self.repository is None:
+            self._archive()
         return settle(merge(found, self._answers))
+
+    def _archive(self) -> None:
+        """Keep what the archive wants of the last tick, and how far streams are complete."""
+        first = self.workers[0]
+        for stream in self.catalog.streams.values():
+            if stream.archiving is not None:
+                mine = [each for each in first.archived if each.stream == stream.name]
+                self._memory.take(stream, mine, first.clocks.times()[stream.name])
 
 
 class _States:
@@ -290,19 +363,6 @@ def plan_of(runtime: Runtime, query: Query) -> Plan:
     """The plan of a query by what its cells have seen of it, if it is registered."""
     is_registered = runtime.catalog.queries.get(fold(query.name)) == query
     return make_plan(query, runtime.analyze(query).knowledge if is_registered else None)
-
-
-def merge(found: Iterable[Found], answers: Answers) -> list[Change]:
-    """Put together what cells have found: finished changes, and parts of answers, which `answers`
-    merges."""
-    changes: list[Change] = []
-    parts: list[PartialAnswer] = []
-    for each in found:
-        if isinstance(each, PartialAnswer):
-            parts.append(each)
-        else:
-            changes.append(each)
-    return changes + answers.take(parts)
 
 
 def _deltas(changes: list[Change]) -> list[Delta]:

@@ -14,14 +14,17 @@ from sqlglot.tokenizer_core import TokenType
 
 from place.sql.areas import SEVERAL_AREAS, AreaParser, with_one_area
 from place.sql.limits import check_items
+from place.sql.past import PastParser
 from place.sql.statements import (
     FromItem,
     Literal,
     Name,
     NearestClause,
+    PastClause,
     Position,
     Select,
     SelectItem,
+    SelectTold,
     WindowClause,
     wrong,
 )
@@ -43,11 +46,22 @@ _FOREIGN = {
 }
 
 
-class ClauseParser(AreaParser):
+class ClauseParser(AreaParser, PastParser):
     """Parses a SELECT and its clauses."""
 
     def parse_select(self) -> Select:
-        """SELECT … FROM … [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
+        """SELECT … FROM … [AS OF] [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
+        found = self.parse_question()
+        if isinstance(found, SelectTold):
+            raise wrong(
+                f"a {found.kind} can be asked what it told, and is no stream or table",
+                found.at,
+                hint=f"write SELECT * FROM {found.kind.upper()} {found.name.text} … by itself",
+            )
+        return found
+
+    def parse_question(self) -> Select | SelectTold:
+        """A SELECT, or a `SELECT * FROM QUERY name` about the past."""
         start = self.at()
         self.symbol(TokenType.SELECT)
         hint = self._hint()
@@ -59,6 +73,9 @@ class ClauseParser(AreaParser):
             check_items(len(items), start)
         if not self.symbol(TokenType.FROM):
             self.fail("FROM", hint="name the stream or table: SELECT … FROM MovingObjects")
+        if self.is_told():
+            return self.read_told(items)
+        self._past: PastClause | None = None
         sources, condition = self._from()
         self.from_names = frozenset(source.alias.text.casefold() for source in sources)
         where = condition
@@ -102,6 +119,7 @@ class ClauseParser(AreaParser):
             group_by,
             having,
             hint,
+            self._past,
         )
 
     def if_not_exists(self) -> bool:
@@ -139,6 +157,8 @@ class ClauseParser(AreaParser):
         hint = _FOREIGN.get(word)
         if self._curr.token_type is TokenType.DOT and self._prev.text.casefold() in self.from_names:
             hint = "regions of a query table meet whole objects: write O INSIDE Q"
+        if self._is_as_of() or self._curr.token_type is TokenType.BETWEEN:
+            hint = "the time stands behind the names of FROM, before WHERE"
         self.fail(
             "WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING or the end of the statement", hint=hint
         )
@@ -189,10 +209,22 @@ class ClauseParser(AreaParser):
             raise wrong("a query within a query is not supported", self.at())
         relation = self.name("the name of a stream or table")
         alias = relation
+        self._take_past()
         if self.word("AS") or (self._begins_name() and not self._names_subject(before)):
             alias = self.name("an alias")
         is_own = self.peek("WINDOW") and self._next.text.upper() != "PREVIOUS"
-        return FromItem(relation, alias, self._window() if is_own else None)
+        window = self._window() if is_own else None
+        self._take_past()
+        return FromItem(relation, alias, window)
+
+    def _take_past(self) -> None:
+        """A time behind a name of FROM is that of the whole question."""
+        at, past = self.at(), self.parse_past()
+        if past is not None and self._past is not None:
+            raise wrong(
+                "the time is given twice", at, hint="one time behind FROM is that of all its names"
+            )
+        self._past = past or self._past
 
     # kNN, WINDOW, GROUP BY
 

@@ -171,6 +171,15 @@ class FromItem:
 
 
 @dataclass(frozen=True)
+class PastClause:
+    """`AS OF 'time'`, or `BETWEEN 'time' AND 'time'`: then `until` is the second one."""
+
+    at: Position
+    begin: Literal
+    until: Literal | None = None
+
+
+@dataclass(frozen=True)
 class Select(Statement):
     at: Position
     distinct: bool
@@ -183,6 +192,18 @@ class Select(Statement):
     group_by: tuple[exp.Expr, ...]
     having: exp.Expr | None
     hint: Name | None = None
+    past: PastClause | None = None
+    """When it is asked about; None is now."""
+
+
+@dataclass(frozen=True)
+class SelectTold(Statement):
+    """`SELECT * FROM QUERY name AS OF …`: what a query or trigger of the catalog answered."""
+
+    at: Position
+    kind: str
+    name: Name
+    past: PastClause
 
 
 @dataclass(frozen=True)
@@ -223,10 +244,20 @@ class CreateRegion(Creation):
 
 @dataclass(frozen=True)
 class RegisterQuery(Creation):
-    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told."""
+    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told. `since` is the
+    time in the past at which it begins; None is now."""
 
     select: Select
     arrivals: bool = False
+    since: Literal | None = None
+
+
+@dataclass(frozen=True)
+class CreatePin(Creation):
+    """`CREATE PIN name ON stream AS OF 'time'`: the past of that time is kept beyond `keep`."""
+
+    stream: Name
+    moment: Literal
 
 
 @dataclass(frozen=True)
@@ -308,7 +339,7 @@ class Explain(Statement):
     `kind` is `query` or `trigger`.
     """
 
-    target: Name | RegisterQuery | CreateTrigger | Select
+    target: Name | RegisterQuery | CreateTrigger | Select | SelectTold
     analyze: bool
     kind: str = "query"
 

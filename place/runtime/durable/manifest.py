@@ -81,6 +81,7 @@ class Manifest:
     `TRIGGER_COUNTS`; of very many triggers those of the first. The deltas of ticks before
     `kept_from` are not kept. Where the storage is not the home directory, `epoch` is that of the
     lease under which it was committed, and `statements` the last entry of the log of statements.
+    `archived` is the last tick that the repository has; None if no stream is archived.
     """
 
     tick: int
@@ -105,6 +106,7 @@ class Manifest:
     older: Mapping[str, Saved] = field(default_factory=dict)
     epoch: int = 0
     statements: str = ""
+    archived: int | None = None
     format: int = FORMAT
 
     @property
@@ -114,11 +116,13 @@ class Manifest:
 
     @property
     def replayed_from(self) -> int:
-        """The first tick that some cell has to take again if it begins with its older state."""
+        """The first tick that some cell has to take again if it begins with its older state, or
+        that the repository has yet to archive."""
         rows, columns = map(int, self.cells.split("x"))
         if len(self.states) < rows * columns:
             return 1
-        return 1 + min(saved.tick for saved in self.saved)
+        passed = min(saved.tick for saved in self.saved)
+        return 1 + (passed if self.archived is None else min(passed, self.archived))
 
     @property
     def saved(self) -> list[Saved]:

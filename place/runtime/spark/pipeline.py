@@ -428,10 +428,14 @@ class Pipeline:
             reasons=manifests.reasons_since(previous, first.reasons, totals),
             epoch=self.storage.epoch,
             statements=self.statements(),
+            archived=self.archived(),
         )
 
     statements: Callable[[], str] = staticmethod(lambda: "")
     """The last entry of the log of statements, where there is one."""
+
+    archived: Callable[[], int | None] = staticmethod(lambda: None)
+    """The last tick that the repository has; None if no stream is archived."""
 
     delivered: Callable[[], int] = staticmethod(lambda: 1 << 62)
     """The last tick that all sinks have got; later ones are kept for them."""

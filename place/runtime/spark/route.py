@@ -16,15 +16,23 @@ import pyarrow as pa
 import pyarrow.fs
 
 from place.engine.worker import Segment, Told
+from place.errors import InternalError
+from place.model.reading import Advance
 from place.model.schema import Stream
 from place.plan.catalog import fold
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import write_told
+from place.runtime.durable.told import read_told, write_told
 from place.runtime.intake.check import Rejected, Routed
 from place.runtime.intake.files import read_file
 from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
-from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
+from place.runtime.spark.inputs import (
+    AdvanceInput,
+    FileInput,
+    PackInput,
+    StepsInput,
+    TickInput,
+)
 from place.runtime.spark.worker_process import hush_broken_pipes, spare_the_collector
 
 
@@ -89,6 +97,21 @@ def route(routing: Routing, inputs: Iterable[TickInput]) -> Iterator[TickInput]:
             yield PackInput(file, item.first, item.stream, seconds=seconds)
         else:
             yield item
+
+
+def gathered(routing: Routing, inputs: Iterable[TickInput]) -> list[Told]:
+    """What a tick of the log has taken in, in its order."""
+    told: list[Told] = []
+    for item in inputs:
+        if isinstance(item, PackInput):
+            told += read_told(routing.storage, item.file)
+        elif isinstance(item, StepsInput):
+            told += routing.make(item)
+        elif isinstance(item, AdvanceInput):
+            told.append(Advance(item.time, item.stream))
+        else:
+            raise InternalError(f"{item} was committed as it came")
+    return told
 
 
 def keep_routed(

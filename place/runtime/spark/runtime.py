@@ -30,7 +30,9 @@ from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
+from place.plan.past import Question
 from place.plan.query import Query
+from place.runtime.archive import Archive
 from place.runtime.durable.aside import FAILED
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
@@ -44,8 +46,11 @@ from place.runtime.durable.takeover import held, root_of
 from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
-from place.runtime.interface import DurableRuntime, Listener, OnCommit
+from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
+from place.runtime.past_range import check_begins_now
+from place.runtime.recall import recall
+from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.checkpoints import Checkpoints
@@ -53,6 +58,7 @@ from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, Logged, size_of
 from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
+from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -141,7 +147,20 @@ class SparkRuntime:
         self.pipeline.on_commit = [self._committed]
         self.pipeline.delivered = self.deliveries.delivered
         self.deliveries.deliver()
+        self.archive: Archive
+        self.repository = self.archive = Repository(
+            self.pipeline.storage, self._ticks, self._store.load, confirm=self.pipeline.confirm
+        )
+        self.pipeline.archived = lambda: self.repository.passed
+        self.repository.open(0 if last is None else last.tick, self.catalog)
         self._roll_forward()
+
+    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
+        """The ticks of the log after one, for the repository."""
+        for each in self.pipeline.log.after(tick):
+            streams = self.repository.catalog(each.catalog).streams
+            told = gathered(Routing(self.pipeline.storage, each.tick, "", streams), each.inputs)
+            yield TickOfLog(each.tick, each.catalog, told, each.clocks)
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
@@ -192,6 +211,7 @@ class SparkRuntime:
 
     def _committed(self, manifest: Manifest) -> None:
         """A tick is done: sinks and subscribers get its deltas."""
+        self.repository.told(manifest.tick, self.catalog)
         self.deliveries.deliver()
         if self.listener is not None and not self._is_own and manifest.deltas:
             self.listener(self._deltas(manifest))
@@ -260,6 +280,7 @@ class SparkRuntime:
         """Stop; what was durable stays."""
         self.sources.stop()
         self.deliveries.close()
+        self.repository.close()
         self.pipeline.close()
         self._store.close()
         self._let_go()
@@ -281,6 +302,7 @@ class SparkRuntime:
             while (manifest := self.pump()) is not None:
                 deltas += self._deltas(manifest)
             _, begun = catalog.queries.since(self.catalog.queries)
+            check_begins_now(catalog, begun)
             self._store.save(self.catalog, catalog)
             try:
                 deltas += self._deltas(self._adopt(catalog, current().seconds if begun else None))
@@ -387,6 +409,10 @@ class SparkRuntime:
     def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
         return self._probe(query, most, current().seconds)
+
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with, in this process."""
+        return recall(self.archive, question, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
