@@ -94,7 +94,7 @@ def _check_reach(question: Question, streams: list[Stream], spans: dict[str, Spa
         if span is None or kept is None or kept.keep is None or start is None:
             continue
         is_cut = span.end - span.begin >= kept.keep
-        if is_cut and start < span.begin and question.query.holds_readings:
+        if is_cut and start < span.begin and question.query.needs_history:
             raise wrong(
                 f"a window reaches back to {format_timestamp(start)}, and the past of"
                 f" {stream.name} is {_shown(span)}",
