@@ -255,6 +255,8 @@ def truncate(part: str, value: int) -> Value:
 def motion(name: str, space: Space, values: list[Any]) -> Value:
     """SPEED or HEADING."""
     ax, ay, bx, by = map(float, values[:4])
+    if name == "SPEED" and not values[4]:
+        return None
     if name == "SPEED":
         return bounded(distance(space, ax, ay, bx, by) / (values[4] / SECOND), Type.DOUBLE)
     return heading(space, ax, ay, bx, by)
