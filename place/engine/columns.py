@@ -47,6 +47,11 @@ class Dictionary:
             self.texts.append(text)
         return found
 
+    def known(self, texts: Iterable[str]) -> Longs:
+        """The codes of those texts that have one."""
+        found = (self._codes.get(text) for text in texts)
+        return np.array([code for code in found if code is not None], np.int64)
+
     def codes(self, texts: pa.Array) -> NDArray[np.int32]:
         """The codes of many texts; 0 for NULL."""
         encoded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()

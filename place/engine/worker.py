@@ -1,59 +1,45 @@
 """A worker: all that one cell of the matrix does with readings and queries, whatever runs it.
 
 It keeps the clocks of the streams, a timeline for each stream and for each set of streams that
-queries read together, and what a query over several streams needs to begin. Workers of the same
-matrix take the same inputs and never speak with each other: each finds its part of the changes.
+queries read together, and what a query over several streams needs to begin. Of the inputs each
+worker takes its slice, and finds its part of the changes. Only when queries begin do workers of
+different rows tell each other something (place/engine/exchange.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
+from place.engine.exchange import NOTHING, Holdings, Moved, Wants
+from place.engine.following import TableOf
 from place.engine.history import History
 from place.engine.matrix import Place
 from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.observed import observed
 from place.engine.partial_answers import Found
+from place.engine.share import Share, changed_queries
+from place.engine.slices import Segment, Told, in_order
 from place.engine.timeline import Timeline
 from place.engine.triggers import TriggerCounts
 from place.model import deadline
-from place.model.clock import Clocks
+from place.model.clock import Clocks, Whole
 from place.model.reading import Advance
 from place.model.schema import Stream, tracked
-from place.model.segment import segment_schema
-from place.model.time import BEGINNING, LATEST
+from place.model.time import BEGINNING
 from place.plan.catalog import Catalog
-from place.plan.definitions import Definitions
 from place.plan.explain import Observed
 from place.plan.query import Query
 
 MANY_TEXTS = 100_000
-UNORDERED = ""
-"""The partition of readings whose source has no order: they are taken in that of their times."""
 PROBE = "\0probe"
 """The name of a query that is asked once; no statement can contain this name."""
-
-TableOf = Callable[[str], pa.Table]
-"""The rows of a table, by its name."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Checked readings of a stream, in the order of their source, or of one partition of it."""
-
-    stream: str
-    table: pa.Table
-    part: str | None = None
-
-
-Told = Segment | Advance
 
 
 class Worker:
@@ -74,30 +60,40 @@ class Worker:
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
         """The readings of the last tick that were late."""
-        self.archived: list[Segment] = []
-        """The readings of the last tick that were in time, of streams with an archive."""
+        self.last_late: dict[str, tuple[int, int]] = {}
+        """Where the last of these was, of each stream: the input, and its place there."""
+        self.numbered: dict[str, int] = {}
+        """How many readings of each stream without KEY have a number."""
+        self.share = Share(
+            Holdings(place, self.dictionary, self.timelines, self.histories, self.gaps)
+        )
         self._seen = Observed()
         self._counted: dict[str, TriggerCounts] = {}
 
     # The catalog
 
+    def wants(self, catalog: Catalog, table_of: TableOf) -> Wants:
+        """What it has to be told by workers of other rows to go over to a version of the
+        catalog."""
+        return self.share.wants(self.catalog, catalog, table_of, self.clocks)
+
+    def wants_to_ask(self, queries: Sequence[Query], table_of: TableOf) -> Wants:
+        """What it has to be told by workers of other rows to ask queries once."""
+        return self.share.wants_to_ask(queries, table_of, self.clocks)
+
     def become(
-        self, catalog: Catalog, table_of: TableOf, held: Mapping[str, pa.Table] | None = None
+        self,
+        catalog: Catalog,
+        table_of: TableOf,
+        moved: Moved = NOTHING,
+        held: Mapping[str, pa.Table] | None = None,
     ) -> list[Found]:
         """Go over to another version of the catalog. Returns the changes of answers that this
-        causes. `held` is what windows of queries hold that begin in the past."""
-        before, self.catalog = self.catalog, catalog
-        refreshed = {
-            table.name
-            for key, table in catalog.tables.items()
-            if before.revisions.get(key) != catalog.revisions[key]
-        }
-        reset = {
-            stream.name
-            for key, stream in catalog.streams.items()
-            if key in before.streams and before.revisions.get(key) != catalog.revisions.get(key)
-        }
-        ended, begun = _changed(before.queries, catalog.queries, refreshed, reset)
+        causes. Where `wants` wanted something, `moved` is what was told. `held` is what windows of
+        queries hold that begin in the past."""
+        reset, ended, begun = changed_queries(self.catalog, catalog)
+        less = self.share.follow(ended, begun, reset, table_of, moved, catalog.version)
+        self.catalog = catalog
         again = {query.name for query in ended} & {query.name for query in begun}
         kept = {
             query.name: self._content(query)
@@ -117,6 +113,7 @@ class Worker:
                 del self.timelines[streams]
         for name in reset:
             self._forget(name)
+        self.share.let_go(less)
         self.follow_streams()
         for streams, queries in _by_streams(begun):
             self.clocks.join(streams)
@@ -172,7 +169,7 @@ class Worker:
         if not query.needs_history:
             return None
         self._rise()
-        timeline = self._open(query.streams, max(self.histories[n].floor for n in query.streams))
+        timeline = self._open(query.streams, max(self.share.floor(name) for name in query.streams))
         timeline.register([query], tables, beside=beside)
         for instant in timeline.milestones(until):
             deadline.check()
@@ -189,7 +186,7 @@ class Worker:
             return {}
         self._rise()
         streams = triggers[0].streams
-        timeline = self._open(streams, max(self.histories[n].floor for n in streams))
+        timeline = self._open(streams, max(self.share.floor(name) for name in streams))
         timeline.register(triggers, tables)
         for instant in timeline.milestones(until):
             deadline.check()
@@ -199,12 +196,12 @@ class Worker:
 
     def _rise(self) -> None:
         """Cut the histories to exactly the length that the language promises. Until now they may be
-        longer, depending on ticks; the answer of a window must not."""
+        longer, depending on ticks; the answer of a window must not. Where a worker does not hold
+        all rows, only all of them together know how long that is."""
         for name, history in self.histories.items():
-            history.rise(self.clocks.closed(name), self._slowest())
-
-    def _slowest(self) -> int | None:
-        return self.clocks.floor() if len(self.histories) > 1 else LATEST
+            floor = self.share.floors.get(name)
+            if floor is not None or self.share.is_whole:
+                history.rise(self.clocks.closed(name), self.clocks.slowest(), floor)
 
     def follow_streams(self) -> None:
         """Have a clock, a timeline and a history for each stream."""
@@ -217,7 +214,8 @@ class Worker:
             if frozenset((name,)) not in self.timelines:
                 self.timelines[frozenset((name,))] = self._blank([stream], BEGINNING)
                 self.readings[name] = self.late[name] = 0
-        self.timelines = {s: line for s, line in self.timelines.items() if s <= streams.keys()}
+        for gone_line in [known for known in self.timelines if not known <= streams.keys()]:
+            del self.timelines[gone_line]
         for name in self.histories.keys() - streams.keys():
             del self.histories[name]
         for name in streams.keys() - self.histories.keys():
@@ -251,7 +249,7 @@ class Worker:
 
     def _beginning(self, streams: frozenset[str]) -> int:
         """The instant at which a query over these streams begins."""
-        return max([self.clocks.now(streams), *(self.histories[name].floor for name in streams)])
+        return max([self.clocks.now(streams), *map(self.share.floor, streams)])
 
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
         """A new timeline with the objects and readings of an instant that lies within the
@@ -283,33 +281,36 @@ class Worker:
 
     def take(self, told: Sequence[Told]) -> list[Found]:
         """One tick: readings and advances in the source's order; the changes that follow."""
-        self.aside, self.archived = [], []
-        names = {stream.name for stream in self.catalog.streams.values()}
+        self.aside, self.last_late = [], {}
+        streams = {stream.name: stream for stream in self.catalog.streams.values()}
         parts: dict[str, set[str]] = {}
         for item in told:
-            if isinstance(item, Segment) and item.part and item.table.num_rows:
+            if isinstance(item, Segment) and item.part and item.has_readings:
                 parts.setdefault(item.stream, set()).add(item.part)
-        for stream, some in parts.items():
-            if stream in names:
-                self.clocks.meet(stream, some)
-        for item in in_order(told):
-            if isinstance(item, Segment):
-                if item.stream in names:  # or it was dropped before its readings became a tick
-                    self._hear(item)
-            else:
+        for name, some in parts.items():
+            if name in streams:
+                self.clocks.meet(name, some)
+        mine: list[Told] = [
+            self._slice(item, streams[item.stream])
+            if isinstance(item, Segment) and item.stream in streams
+            else item
+            for item in told
+        ]
+        for number, item in enumerate(in_order(mine)):
+            if isinstance(item, Advance):
                 self.clocks.advance(item.time, item.stream)
+            elif item.stream in streams:  # or it was dropped before its readings became a tick
+                self._hear(item, streams[item.stream], number)
         for name, gaps in self.gaps.items():
             complete = gaps.release(self.clocks.closed(name))
             if complete is not None:
-                if gaps.stream.archiving is not None:
-                    self.archived.append(Segment(name, segment_of(gaps.stream, complete)))
                 self._offer(name, complete)
         for name, history in self.histories.items():
-            history.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
+            history.fold(self.clocks.closed(name), self.clocks.slowest(), self._stores(name))
         found: list[Found] = []
-        for streams, timeline in self.timelines.items():
-            until = self.clocks.complete(streams)
-            if until is not None and streams:
+        for names, timeline in self.timelines.items():
+            until = self.clocks.complete(names)
+            if until is not None and names:
                 found += timeline.advance(until, _stage(self.catalog))
                 for name, expired in timeline.expired.items():
                     for messages in expired:
@@ -317,21 +318,42 @@ class Worker:
                     expired.clear()
         return found
 
-    def _hear(self, segment: Segment) -> None:
-        name = segment.stream
-        stream = self._stream(name)
+    def _slice(self, segment: Segment, stream: Stream) -> Segment:
+        """What this worker takes of a segment."""
+        if segment.cut is not None:
+            self.shed()
+        return self.share.slice_of(segment, stream)
+
+    def shed(self) -> None:
+        """Hold only its own share from now on, if it holds the objects of all rows: what it is told
+        is cut for it."""
+        if self.share.is_whole and self.place.matrix.rows > 1:
+            self.share.shed()
+            if self.place.row:  # the first row has counted all until now
+                self.readings = dict.fromkeys(self.readings, 0)
+                self.late = dict.fromkeys(self.late, 0)
+
+    def _hear(self, segment: Segment, stream: Stream, number: int) -> None:
+        name, cut = segment.stream, segment.cut
+        if not segment.has_readings:
+            return
         messages = messages_of(stream, segment.table, self.dictionary)
-        in_time = self.clocks.tell_all(name, messages.times, segment.part)
+        whole = None if cut is None else Whole(cut.latest, cut.before)
+        in_time = self.clocks.tell_all(name, messages.times, segment.part, whole)
         if not in_time.all():
+            late = np.flatnonzero(~in_time & self.share.is_counted(stream, messages.keys))
+            if len(late):
+                self.late[name] += len(late)
+                place = int(late[-1] if cut is None else cut.places[late[-1]])
+                self.last_late[name] = number, place
+                self.aside.append(Segment(name, segment.table.take(pa.array(late))))
             messages = messages.take(np.flatnonzero(in_time))
-            self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
-        if stream.archiving is not None and name not in self.gaps:
-            table = segment.table if in_time.all() else segment.table.filter(pa.array(in_time))
-            self.archived.append(Segment(name, table))
         if stream.key is None:
-            messages = messages.numbered(self.readings[name])
-        self.late[name] += int(len(in_time) - in_time.sum())
-        self.readings[name] += int(len(messages) - messages.gone.sum())
+            first = self.numbered.get(name, 0)
+            messages = messages.numbered(first)
+            self.numbered[name] = first + len(messages)
+        counted = ~messages.gone & self.share.is_counted(stream, messages.keys)
+        self.readings[name] += int(counted.sum())
         if name in self.gaps:
             self.gaps[name].hear(messages)
         else:
@@ -345,9 +367,9 @@ class Worker:
 
     # Answers
 
-    def probe(self, query: Query, table_of: TableOf) -> list[Found]:
+    def probe(self, query: Query, table_of: TableOf, moved: Moved = NOTHING) -> list[Found]:
         """This cell's part of the answer of a query now, registered or not."""
-        return self.trial(query, table_of)[0]
+        return self.trial(query, table_of, moved)[0]
 
     def observed(self, query: Query) -> Observed:
         """What has passed through the plan of a registered query."""
@@ -361,9 +383,13 @@ class Worker:
         blank = TriggerCounts()
         return {name: now.since(before.get(name, blank)) for name, now in self._counted.items()}
 
-    def trial(self, query: Query, table_of: TableOf) -> tuple[list[Found], Observed]:
-        """The answer of a query that is not registered, and what passed through its plan."""
-        return self._probed(query, table_of), self._seen
+    def trial(
+        self, query: Query, table_of: TableOf, moved: Moved = NOTHING
+    ) -> tuple[list[Found], Observed]:
+        """The answer of a query that is not registered, and what passed through its plan. Where
+        `wants_to_ask` wanted something, `moved` is what was told; it is forgotten again."""
+        with self.share.asking(query, table_of, moved):
+            return self._probed(query, table_of), self._seen
 
     def _probed(self, query: Query, table_of: TableOf) -> list[Found]:
         if query.trigger is not None:
@@ -405,24 +431,6 @@ class Worker:
         return len(self.timelines[frozenset((stream,))].cell.stores.subjects[stream])
 
 
-def _changed(
-    before: Definitions[Query], after: Definitions[Query], refreshed: set[str], reset: set[str]
-) -> tuple[list[Query], list[Query]]:
-    """The queries that end and those that begin, in order. One whose tables have other rows, or
-    whose streams begin anew, ends and begins again."""
-    ended, begun = after.since(before)
-    old, new = [before[key] for key in ended], [after[key] for key in begun]
-    if refreshed or reset:
-        known = set(begun)
-        again = [
-            query
-            for key, query in after.items()
-            if key not in known and (query.tables & refreshed or query.streams & reset)
-        ]
-        old, new = old + again, new + again
-    return old, new
-
-
 def _by_streams(queries: Sequence[Query]) -> Iterable[tuple[frozenset[str], list[Query]]]:
     """The queries of each timeline."""
     found: dict[frozenset[str], list[Query]] = {}
@@ -437,21 +445,6 @@ def _stage(catalog: Catalog) -> int:
     return 2 * catalog.version + 1
 
 
-def in_order(told: Sequence[Told]) -> list[Told]:
-    """The inputs of a tick; those of sources without an order are put in the order of times."""
-    loose: dict[str, list[pa.Table]] = {}
-    for item in told:
-        if isinstance(item, Segment) and item.part == UNORDERED:
-            loose.setdefault(item.stream, []).append(item.table)
-    ordered: list[Told] = []
-    for stream, tables in loose.items():
-        table = pa.concat_tables(tables)
-        times = table.column(table.num_columns - 2).to_numpy()
-        ordered.append(Segment(stream, table.take(pa.array(np.argsort(times, kind="stable")))))
-    rest = [i for i in told if not (isinstance(i, Segment) and i.part == UNORDERED)]
-    return ordered + rest
-
-
 def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Messages:
     """The messages of a segment; those of a stream without KEY have yet to be numbered."""
     rows = Columns.from_arrow(stream.columns, dictionary, table.columns[:-2])
@@ -463,12 +456,3 @@ def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Mess
         table.column(table.num_columns - 1).to_numpy(),
         rows,
     )
-
-
-def segment_of(stream: Stream, messages: Messages) -> pa.Table:
-    """Messages as a segment."""
-    schema = segment_schema(stream.columns)
-    columns = [messages.rows.array(index, slice(None)) for index in range(len(stream.columns))]
-    arrays = [column.cast(each.type) for column, each in zip(columns, schema, strict=False)]
-    arrays += [pa.array(messages.times), pa.array(messages.gone)]
-    return pa.Table.from_arrays(arrays, schema=schema)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.errors import ConfigurationError
 from place.model.delta import Answer, Delta
 from place.model.reading import Input

@@ -16,7 +16,8 @@ from place.engine.columns import Dictionary
 from place.engine.compile import compile_query
 from place.engine.matrix import Matrix
 from place.engine.partial_answers import Found, PartialAnswer, is_merged
-from place.engine.worker import PROBE, Segment, Told, Worker
+from place.engine.slices import Segment, Told
+from place.engine.worker import PROBE, Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
@@ -42,6 +43,7 @@ from place.runtime.memory_archive import MemoryArchive
 from place.runtime.recall import recall
 from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.store import CatalogStore
+from place.runtime.together import asking, become_all
 from place.sql.limits import current
 
 
@@ -118,6 +120,12 @@ class LocalRuntime:
             load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
             for worker, state in zip(self.workers, states, strict=True)
         ]
+        self.remember_answers()
+
+    def remember_answers(self) -> None:
+        """Know the answers that several cells hold together, from what these have loaded."""
+        catalog = self.catalog
+        self._answers = Answers(Dictionary())
         for query in catalog.queries.values():
             if query.trigger is None and self._is_merged(query):
                 parts = [
@@ -221,8 +229,8 @@ class LocalRuntime:
         found: list[Found] = []
         seen = []
         with self._at_most(current().seconds):
-            for worker in self.workers:
-                some, observed = worker.trial(query, self.catalog.arrow_of)
+            for worker, moved in asking(self.workers, self.catalog, query):
+                some, observed = worker.trial(query, self.catalog.arrow_of, moved)
                 found += some
                 seen.append(observed)
         merge(found, answers)
@@ -234,14 +242,14 @@ class LocalRuntime:
         rows = [worker for worker in self.workers if worker.place.column == 0]
         return {
             "objects": sum(worker.objects(name) for worker in rows),
-            "readings": rows[0].readings[name],
-            "late": rows[0].late[name],
+            "readings": sum(worker.readings[name] for worker in rows),
+            "late": sum(worker.late[name] for worker in rows),
         }
 
     def reason(self, stream: str) -> str | None:
         """Why a reading of a stream was set aside last: one that is wrong is never taken."""
         name = self.catalog.streams[fold(stream)].name
-        return self._reasons.get(name) if self.workers[0].late[name] else None
+        return self._reasons.get(name) if self.statistics(name)["late"] else None
 
     def _follow(self, catalog: Catalog) -> list[Delta]:
         """Go over to a version that was accepted, however long it takes."""
@@ -267,12 +275,11 @@ class LocalRuntime:
                 self._memory.forget(stream.name)
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
-        found: list[Found] = []
-        for number, worker in enumerate(self.workers):
-            contents = {name: past.contents[number] for name, past in caught_up.items()}
-            held = {name: table for name, table in contents.items() if table is not None}
-            found += worker.become(catalog, catalog.arrow_of, held)
-        return found
+        held = [
+            {name: past.contents[number] for name, past in caught_up.items()}
+            for number in range(len(self.workers))
+        ]
+        return become_all(self.workers, catalog, held)
 
     def _settled(
         self, found: Iterable[Found], caught_up: Mapping[str, CaughtUp] | None = None
@@ -288,7 +295,11 @@ class LocalRuntime:
     def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
         tables = self.catalog.arrow_of
         with self._at_most(seconds):
-            found = [each for worker in self.workers for each in worker.probe(query, tables)]
+            found = [
+                each
+                for worker, moved in asking(self.workers, self.catalog, query)
+                for each in worker.probe(query, tables, moved)
+            ]
             changes = settle(merge(found, Answers(Dictionary())))
         check_rows(sum(map(len, changes)), most)
         return Counter(delta.row for change in changes for delta in change.deltas())
@@ -310,20 +321,26 @@ class LocalRuntime:
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick by columns, in memory only: the settled changes that follow."""
         found = [each for worker in self.workers for each in worker.take(told)]
-        for late in self.workers[0].aside:
+        for late in self.aside():
             definition = self.catalog.streams[fold(late.stream)]
             self._reasons[late.stream] = last_late(definition, late.table)
         if self.repository is None:
-            self._archive()
+            self._archive(told)
         return settle(merge(found, self._answers))
 
-    def _archive(self) -> None:
-        """Keep what the archive wants of the last tick, and how far streams are complete."""
-        first = self.workers[0]
+    def _archive(self, told: Sequence[Told]) -> None:
+        """Keep what the archive wants of a tick, and how far streams are complete."""
+        times = self.workers[0].clocks.times()
         for stream in self.catalog.streams.values():
             if stream.archiving is not None:
-                mine = [each for each in first.archived if each.stream == stream.name]
-                self._memory.take(stream, mine, first.clocks.times()[stream.name])
+                self._memory.take(stream, told, times[stream.name])
+
+    def aside(self) -> list[Segment]:
+        """The readings of the last tick that were late; the last of each stream at the end."""
+        rows = [worker for worker in self.workers if worker.place.column == 0]
+        rows = [worker for worker in rows if not worker.share.is_whole] or rows[:1]
+        found = [(row.last_late[late.stream], late) for row in rows for late in row.aside]
+        return [late for _, late in sorted(found, key=lambda each: each[0])]
 
 
 class _States:
@@ -350,11 +367,9 @@ class _States:
             again = load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
             again.clocks.set_times(*clocks)
             read = {query.streams for query in catalog.queries.values()}
-            again.timelines = {
-                streams: line
-                for streams, line in again.timelines.items()
-                if len(streams) == 1 or streams in read
-            }
+            for streams in [s for s in again.timelines if len(s) > 1 and s not in read]:
+                del again.timelines[streams]
+            again.share.tidy()
             made.append(again)
         return made
 

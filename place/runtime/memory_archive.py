@@ -6,19 +6,20 @@ until nothing more can come before them, and are then kept by columns in the ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from place.engine.worker import Segment
+from place.engine.slices import Told
 from place.kernels.arrays import Longs
 from place.model.reading import Key
 from place.model.schema import Stream
 from place.model.segment import segment_schema
 from place.runtime.archive import Box, Found, Span
+from place.runtime.repository.complete import Completing
 from place.runtime.sampling import Sampler
 
 MANY = 100_000
@@ -30,7 +31,7 @@ class _Kept:
     """The readings of a stream: in the order of times, and those that are not complete yet."""
 
     complete: list[pa.Table]
-    waiting: list[pa.Table] = field(default_factory=list)
+    completing: Completing | None = None
     first: int | None = None
     closed: int | None = None
     sampler: Sampler | None = None
@@ -56,25 +57,19 @@ class MemoryArchive:
         if kept is not None:
             self._kept[stream] = _Kept([kept.complete[0].slice(0, 0)])
 
-    def take(self, stream: Stream, segments: Iterable[Segment], closed: int | None) -> None:
-        """Readings of a stream that were in time, in the order of its source; and how far the
-        stream is complete."""
+    def take(self, stream: Stream, told: Sequence[Told], started: int | None) -> None:
+        """What a tick has told, and the time that its stream has reached."""
         kept = self._kept.get(stream.name)
-        if kept is None or closed is None:
+        if kept is None:
             return
-        schema = kept.complete[0].schema
-        kept.waiting += [each.table.cast(schema) for each in segments if each.table.num_rows]
-        kept.closed = closed
-        if not kept.waiting:
+        if kept.completing is None:
+            kept.completing = Completing(stream)
+        kept.completing.take(told, started)
+        kept.closed = kept.completing.clock.closed
+        table = kept.completing.ready()
+        if table is None:
             return
-        waiting = pa.concat_tables(kept.waiting)
-        times = times_of(waiting).to_numpy()
-        ready = np.flatnonzero(times <= closed)
-        kept.waiting = [waiting.filter(pa.array(times > closed))]
-        if not len(ready):
-            return
-        table = waiting.take(pa.array(ready[np.argsort(times[ready], kind="stable")]))
-        kept.first = int(times[ready].min()) if kept.first is None else kept.first
+        kept.first = times_of(table)[0].as_py() if kept.first is None else kept.first
         if stream.archiving is not None and not stream.archiving.is_complete:
             kept.sampler = kept.sampler or Sampler(stream)
             table = kept.sampler.take(table)

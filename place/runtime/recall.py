@@ -22,8 +22,9 @@ from place.engine.changes import Change, settle
 from place.engine.columns import Dictionary
 from place.engine.matrix import Matrix
 from place.engine.partial_answers import Found as Part
+from place.engine.slices import Segment, Told
 from place.engine.validity import STILL, Lasting, lasting
-from place.engine.worker import Segment, Told, Worker
+from place.engine.worker import Worker
 from place.kernels.arrays import Longs
 from place.model import deadline
 from place.model.reading import Advance, Key
@@ -36,6 +37,7 @@ from place.plan.past_reads import Needed, box_around, floor_to, needs_of, start_
 from place.plan.query import Around, Query
 from place.runtime.archive import Archive, Box, Found
 from place.runtime.interface import Recalled, check_rows
+from place.runtime.together import asking, become_all
 from place.sql.limits import current
 
 LOG = logging.getLogger("place.past")
@@ -126,9 +128,7 @@ class OpenPast:
     # The engine
 
     def _become(self) -> list[Change]:
-        tables = self._catalog.arrow_of
-        found = [each for worker in self.workers for each in worker.become(self._catalog, tables)]
-        return self._settled(found)
+        return self._settled(become_all(self.workers, self._catalog))
 
     def register(self) -> list[Change]:
         """The query is answered from now on: its first answer."""
@@ -142,7 +142,11 @@ class OpenPast:
     def ask(self) -> list[Change]:
         """The answer at the instant that was opened."""
         tables, query = self._catalog.arrow_of, self.question.query
-        found = [each for worker in self.workers for each in worker.probe(query, tables)]
+        found = [
+            each
+            for worker, moved in asking(self.workers, self._catalog, query)
+            for each in worker.probe(query, tables, moved)
+        ]
         return settle(merge(found, Answers(Dictionary())))
 
     def _take(self, told: Iterable[Told]) -> list[Change]:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from place.engine.checkpoint import Checkpoint, save_worker
-from place.engine.worker import Told, Worker
+from place.engine.slices import Told
+from place.engine.worker import Worker
 from place.errors import ConfigurationError
 from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.saving import Background, Pacing, detached, usual_pace

@@ -21,9 +21,10 @@ from typing import Any
 from place.errors import ConfigurationError
 from place.runtime.durable.storage import Damaged, Storage, TakenOver, part_of
 
-FORMAT = 3
-EARLIER = 2
-"""The format before this one, which can be read, too: each tick had saved the states."""
+FORMAT = 4
+EARLIER, EARLIEST = 3, 2
+"""Formats before this one that can be read, too. In the one before, no segment was cut into slices;
+in the one before that, each tick had saved the states."""
 DIRECTORY = "manifest"
 TRIGGER_COUNTS = ("kept", "matches", "alerts", "pairs")
 """What is counted of each trigger: readings that it keeps now, once for each variable that they may
@@ -236,15 +237,16 @@ def load(storage: Storage, tick: int) -> Manifest:
     name = name_of(tick)
     found = _checked(name, storage.read(name))
     form = found.get("format")
-    if form not in (FORMAT, EARLIER):
+    if form not in (FORMAT, EARLIER, EARLIEST):
         raise _of_another_version(name, form)
     states = found["states"]
-    if form == EARLIER:
+    if form == EARLIEST:
         about = {"tick": tick, "catalog": found["catalog"]}
         states = {c: {"file": s["file"], "size": s["size"], **about} for c, s in states.items()}
     return Manifest(
         **{
             **found,
+            "format": FORMAT,
             "states": {cell: Saved(**saved) for cell, saved in states.items()},
             "older": {c: Saved(**saved) for c, saved in found.get("older", {}).items()},
             "outbox": tuple(Posted(**posted) for posted in found["outbox"]),

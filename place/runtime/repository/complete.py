@@ -16,7 +16,8 @@ import pyarrow as pa
 from place.engine.columns import Dictionary
 from place.engine.missing import Gaps
 from place.engine.objects import Messages
-from place.engine.worker import Segment, Told, in_order, messages_of
+from place.engine.slices import Segment, Told, in_order
+from place.engine.worker import messages_of
 from place.model.clock import Clock
 from place.model.schema import Stream
 from place.model.segment import segment_schema
@@ -101,6 +102,19 @@ class Completing:
 
     def completed(self) -> pa.Table | None:
         """The readings that are complete by now and were not given before, as rows."""
+        ready = self.ready()
+        if ready is None:
+            return None
+        times = ready.column(ready.num_columns - 2).to_numpy()
+        first = np.ones(len(times), np.bool_)
+        first[1:] = times[1:] != times[:-1]
+        place = np.arange(len(times))
+        sequence = place - np.maximum.accumulate(np.where(first, place, 0))
+        rows = self.layout.rows(ready, sequence.astype(np.int32))
+        return rows if self._sampling is None else self._sampling.chosen(rows)
+
+    def ready(self) -> pa.Table | None:
+        """The same as a segment, before any of them is left out."""
         closed = self.clock.closed
         if not self._waiting or closed is None:
             return None
@@ -124,12 +138,7 @@ class Completing:
             filled = self._gaps.release(closed)
             assert filled is not None
             ready = self._table(filled)
-        first = np.ones(len(times), np.bool_)
-        first[1:] = times[1:] != times[:-1]
-        place = np.arange(len(times))
-        sequence = place - np.maximum.accumulate(np.where(first, place, 0))
-        rows = self.layout.rows(ready, sequence.astype(np.int32))
-        return rows if self._sampling is None else self._sampling.chosen(rows)
+        return ready
 
     def _messages(self, segment: pa.Table) -> Messages:
         assert self._gaps is not None

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.reading import Key
 from place.model.schema import Stream

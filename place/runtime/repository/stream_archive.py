@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.model.reading import Key
 from place.model.schema import Stream
 from place.model.time import DAY, format_timestamp, moment_at

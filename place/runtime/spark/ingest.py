@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY, number_of
-from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import packed_told, read_told, write_told
+from place.runtime.durable.slice_file import read_whole
+from place.runtime.durable.storage import Fill, Storage
+from place.runtime.durable.told import packed_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
@@ -73,8 +74,11 @@ class IngestLog:
         has: Has,
         reached: Reached,
         confirm: Callable[[], None] = lambda: None,
+        cut: Callable[[Sequence[Told]], Fill] = lambda told: lambda out: write_told(out, told),
     ) -> None:
         self._log = log
+        self._cut = cut
+        """What fills a file that is not small: as cells should read it."""
         self._confirm = confirm
         """Raises an error if another process has taken over the storage, which would not know of
         what is written now."""
@@ -128,7 +132,7 @@ class IngestLog:
         """The times that streams reach with a file of an earlier process. One that cannot be read
         says nothing: the tick that takes it says what is wrong with it."""
         try:
-            return _told_times(read_told(self._log, name))
+            return _told_times(read_whole(self._log, name))
         except (PlaceError, OSError, ValueError, KeyError):
             return {}
 
@@ -137,11 +141,10 @@ class IngestLog:
         with self.lock:
             content = packed_told(told) if size_of(told) <= SMALL else None
 
-            def fill(out: pa.NativeFile) -> None:
-                if content is None:
-                    write_told(out, told)
-                else:
-                    out.write(content)
+            def small(out: pa.NativeFile) -> None:
+                out.write(content)
+
+            fill = self._cut(told) if content is None else small
 
             size = None
             while size is None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from place.engine.matrix import Matrix
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
@@ -40,9 +40,10 @@ from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
+from place.runtime.durable.slice_file import write_cut
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
-from place.runtime.durable.takeover import held, root_of
+from place.runtime.durable.takeover import cells_of, held, root_of
 from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
@@ -113,7 +114,7 @@ class SparkRuntime:
         else:
             place, self._lease = held(self.home, root, asked)
         about = self.home.about
-        cells = about.get("cells") or asked or [1, 1]
+        cells = cells_of(place) or about.get("cells") or asked or [1, 1]
         self.home.remember(cells=cells)
         matrix = matrix or Matrix(*cells)
         cores = self.spark.sparkContext.defaultParallelism
@@ -134,6 +135,12 @@ class SparkRuntime:
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
             self.pipeline.confirm,
+            lambda told: write_cut(
+                self.pipeline.storage,
+                self.pipeline.slicing.cutting,
+                self.catalog.streams.values(),
+                told,
+            ),
         )
         self.catalog = Catalog()
         for known in self._store.versions(self.pipeline.log.versions):

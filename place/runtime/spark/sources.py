@@ -22,7 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from place.engine.worker import UNORDERED
+from place.engine.slices import UNORDERED
 from place.errors import ConfigurationError, PlaceError
 from place.model.schema import External, Stream
 from place.plan.catalog import fold
