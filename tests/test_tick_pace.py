@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import place
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.errors import ConfigurationError
 from place.model.segment import segment_schema
 from place.runtime.durable import tick_pace
