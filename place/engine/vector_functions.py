@@ -258,10 +258,10 @@ _NUMERIC: dict[str, Callable[[Given, Bools, Type], Vector]] = {
 def _motion(name: str, space: Space, given: Sequence[NDArray[Any]], nulls: Bools) -> Vector:
     """SPEED or HEADING, of where objects were, where they are, and how long ago they were there."""
     size = max(map(len, given)) if min(map(len, given)) else 0
-    places = [_of_size(part.astype(np.float64, copy=False), size) for part in given[:4]]
+    x1, y1, x2, y2 = (_of_size(part.astype(np.float64, copy=False), size) for part in given[:4])
     if name == "HEADING":
-        return bounded(headings(*places, space is Space.WGS84), nulls, Type.DOUBLE)
-    ways = distances(*places, space is Space.WGS84)
+        return bounded(headings(x1, y1, x2, y2, space is Space.WGS84), nulls, Type.DOUBLE)
+    ways = distances(x1, y1, x2, y2, space is Space.WGS84)
     return bounded(ways / (given[4] / SECOND), nulls, Type.DOUBLE)
 
 
