@@ -10,7 +10,7 @@ TESTERS ?= 3
 PYTEST = $(VENV)/bin/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 KERNELS := $(addprefix kernels-,nearest others joins)
 
-.PHONY: help demo test test-all prepared lint style types kernels $(KERNELS) env lock clean
+.PHONY: help demo test test-all prepared lint style types kernels $(KERNELS) classes env lock clean
 
 help:
 	@echo "make demo      a city on Spark: moving objects, queries of every kind, a live map"
@@ -46,11 +46,15 @@ style: $(READY)
 types: $(READY)
 	$(VENV)/bin/mypy
 
-kernels: $(KERNELS)
+kernels: $(KERNELS) classes
 
 # What cannot be compiled here is compiled by the tests, and they say what is wrong with it.
 $(KERNELS): kernels-%: $(READY)
 	-@$(VENV)/bin/python -m place.operate.compiling $* >/dev/null
+
+# Spark's classes as Java keeps them: each of the many starts of Spark in the tests is shorter.
+classes: $(READY)
+	-@$(VENV)/bin/python -m place.runtime.spark.class_archive >/dev/null
 
 env: $(READY)
 

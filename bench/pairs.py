@@ -19,7 +19,8 @@ from bench.world import Floats, World, calibrate
 from place.engine.changes import Change
 from place.engine.matrix import Matrix
 from place.engine.partial_answers import Found
-from place.engine.worker import Segment, Worker
+from place.engine.slices import Segment
+from place.engine.worker import Worker
 from place.errors import InternalError
 from place.kernels.near_changes import near_changes, reach_of
 from place.model.reading import Advance

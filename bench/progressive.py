@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bench.world import Floats, calibrate
 from place.engine.changes import Change
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.errors import InternalError
 from place.kernels.progressive import Events, match_progressive
 from place.model.reading import Advance

@@ -30,7 +30,7 @@ from bench.stream_city import (
 from bench.stream_rival import Deltas, FixedRegions, MovingCircles, Rival
 from bench.world import calibrate
 from place.engine.changes import Change
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.errors import ConfigurationError, InternalError
 from place.model.reading import Advance
 from place.model.shape import Circle

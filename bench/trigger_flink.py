@@ -30,7 +30,7 @@ from bench.trigger_queries import STREAM_NAME, Asked, Chain
 from bench.triggers import opened, worker_of
 from bench.world import calibrate
 from place.engine.changes import Change
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.errors import InternalError
 from place.model.space import Space
 

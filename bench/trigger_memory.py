@@ -15,7 +15,7 @@ import numpy as np
 from bench.buoys import BUOYS, MEASURES, START, Reports
 from bench.trigger_queries import STREAM_NAME, Asked, Chain
 from bench.triggers import opened, triggers_of, worker_of
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.model.time import SECOND
 
 SOON, LAST = 60, 600

@@ -24,8 +24,9 @@ from bench.rivals import library
 from bench.trigger_queries import STREAM_NAME, Chain, draw_triggers, texts
 from bench.world import calibrate
 from place.engine.changes import Change
+from place.engine.slices import Segment
 from place.engine.triggers import Triggers
-from place.engine.worker import Segment, Worker
+from place.engine.worker import Worker
 from place.errors import InternalError
 from place.model.space import Space
 from place.runtime.local import LocalRuntime

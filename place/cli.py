@@ -11,7 +11,18 @@ import place
 from bench import command as bench
 from place import demo, prompt, tour
 from place.errors import PlaceError
-from place.operate import generate, quota, replay, retry, run, serve, status, token
+from place.operate import (
+    generate,
+    history,
+    quota,
+    replay,
+    rescale,
+    retry,
+    run,
+    serve,
+    status,
+    token,
+)
 from place.script import command as script
 
 FAULTS_OF_FILES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
@@ -52,8 +63,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    commands_of = (demo, tour, prompt, generate, replay, run, serve, retry, token, quota, status)
-    for module in (*commands_of, script, bench):
+    commands_of = (demo, tour, prompt, generate, replay, run, serve, rescale, retry, token, quota)
+    for module in (*commands_of, status, history, script, bench):
         module.add_parser(commands)
     return parser
 

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from place.model.delta import Delta
 from place.model.types import Row
-from place.operate.compiling import Compiling, demo_statements
+from place.operate.compiling import Compiling, compiled_meanwhile, demo_statements
 from place.operate.logs import add_log_options, start_logging
 from place.operate.options import hush_spark, positive, set_up
 from place.prompt import delta_text
@@ -125,6 +125,7 @@ def _start(
         if compiling.is_needed:
             compiling.wait(stopping.is_set)
             told("kernels are compiled")
+    stack.enter_context(compiled_meanwhile())
     return session, watch, serving
 
 

@@ -30,6 +30,7 @@ from place.model.table_rows import TableRows
 from place.model.tabular import Rows
 from place.model.time import SECOND, parse_duration
 from place.model.types import Moment
+from place.past_session import PastSession
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 from place.runtime.durable.deltas import Deltas, Numbered
@@ -156,6 +157,13 @@ class Session:
         """The rows of a registered query's answer now, in a stable order."""
         plan = self.query(query)
         return Rows(plan.names, plan.types, ordered(self.runtime.answer(query).elements()))
+
+    def at(self, time: Moment) -> PastSession:
+        """A session of a time of the past, which can be asked and not changed.
+
+        It has what the archives of the streams have; tables, regions and queries are those of now.
+        """
+        return PastSession(self._statements, moment_of(time))
 
     def subscribe(self, query: str) -> LocalSubscription:
         """Subscribe to a query: its answer as positive deltas, then every delta."""

@@ -28,8 +28,11 @@ from place.plan.limits import (
     registration_too_slow,
     select_too_slow,
 )
+from place.plan.past import Question, as_of
+from place.plan.planner import make_plan
 from place.plan.query import Query
 from place.runtime.interface import Runtime, TooManyRows
+from place.runtime.past_range import check_beginning, check_range
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.limits import current
@@ -67,7 +70,7 @@ class Statements:
                     continue
                 results += self._together(waiting)
                 waiting = []
-                results.append(self._inform(statement))
+                results.append(self.inform(statement))
         finally:  # those before a statement that is wrong take effect
             results += self._together(waiting)
         if not results:
@@ -86,7 +89,7 @@ class Statements:
         statement = parse_one(sql, text, offset)
         if isinstance(statement, s.Change):
             return self._together([(statement, sql.strip())])[0]
-        return self._inform(statement)
+        return self.inform(statement)
 
     def _together(self, statements: Sequence[tuple[s.Change, str]]) -> list[Result]:
         try:
@@ -116,6 +119,8 @@ class Statements:
                 if isinstance(statement, s.RegisterQuery) and changed is not catalog:
                     query = changed.queries[fold(statement.name.text)]
                     check_cost(query, changed, self._objects, statement.name.at)
+                    if statement.since is not None:
+                        check_beginning(self._runtime.archive, changed, query, statement.since.at)
                 if isinstance(statement, s.CreateTrigger) and changed is not catalog:
                     query = changed.queries[fold(statement.name.text)]
                     check_combinations(query, changed, statement.name.at)
@@ -144,10 +149,13 @@ class Statements:
 
     # Statements that tell something
 
-    def _inform(self, statement: s.Statement) -> Result:
+    def inform(self, statement: s.Statement) -> Result:
+        """Execute a statement that changes nothing."""
         try:
+            if isinstance(statement, s.SelectTold):
+                return self._recall(statement)
             if isinstance(statement, s.Select):
-                return self._ask(statement)
+                return self._ask(statement) if statement.past is None else self._recall(statement)
             if isinstance(statement, s.Show):
                 return self._show(statement.kind)
             if isinstance(statement, s.Describe):
@@ -175,6 +183,26 @@ class Statements:
         rows = tuple(ordered(found.elements()))
         return Result(counted(len(rows), "row"), query.names, query.types, rows)
 
+    def _recall(self, select: s.Select | s.SelectTold) -> Result:
+        """Answer a question about the past."""
+        question = self._question(select)
+        width = len(question.names)
+        try:
+            found = self._runtime.recall(question, current().answer // width)
+        except TooManyRows as many:
+            raise answer_too_large(many.rows, width, select.at) from None
+        except OutOfTime:
+            raise select_too_slow(select.at) from None
+        rows = tuple(ordered(found.rows))
+        message = "; ".join([counted(len(rows), "row"), *question.notes])
+        return Result(message, question.names, question.types, rows)
+
+    def _question(self, select: s.Select | s.SelectTold) -> Question:
+        question = as_of(self._catalog, select)
+        check_range(self._runtime.archive, question)
+        check_cost(question.query, self._catalog, self._objects, select.at)
+        return question
+
     def _objects(self, stream: str) -> int:
         """Objects of a stream now; one that is made in this tick has none."""
         known = fold(stream) in self._catalog.streams
@@ -182,6 +210,8 @@ class Statements:
 
     def _explain(self, statement: s.Explain) -> Result:
         target = statement.target
+        if isinstance(target, s.SelectTold) or (isinstance(target, s.Select) and target.past):
+            return self._explain_past(target)
         if statement.kind == "trigger":
             return self._explain_trigger(statement)
         if isinstance(target, s.Name):
@@ -201,6 +231,21 @@ class Statements:
             raise select_too_slow(None) from None
         lines = tuple((line,) for line in explain(self._runtime.plan(query), observed))
         return Result("plan", ("plan",), (Type.STRING,), lines)
+
+    def _explain_past(self, select: s.Select | s.SelectTold) -> Result:
+        """The plan of a question, and what is read of the past for it, which is read for that."""
+        question = self._question(select)
+        if question.query.trigger is not None:
+            rows = rows_to_explain(question.query, self._catalog)
+            lines = explain_trigger(question.query, rows, None)
+        else:
+            lines = explain(make_plan(question.query), None)
+        try:
+            found = self._runtime.recall(question)
+        except OutOfTime:
+            raise select_too_slow(select.at) from None
+        told = ((line,) for line in (*lines, *found.reads, *question.notes))
+        return Result("plan", ("plan",), (Type.STRING,), tuple(told))
 
     def _explain_trigger(self, statement: s.Explain) -> Result:
         """The constraints of a trigger; those of the first row of its tables, if it has some."""

@@ -11,8 +11,13 @@ from tests.harness.object_store import SECRET, Bucket, serving
 from tests.harness.route import Folder
 from tests.harness.town import Town, founded
 
-# For the processes that tests start, too; the file there says what it changes.
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
+# Tests start many Javas that live for seconds. What the second compiler makes faster in such a life
+# costs more than it saves, and so do the threads of the default collector. It is said in the
+# environment, for the processes that tests start, too.
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault(
+    "PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIFE}' pyspark-shell"
+)
 os.environ |= {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": SECRET}
 
 LONGEST = (

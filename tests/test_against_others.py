@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 import place
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.model.delta import Delta
 from place.model.reading import Advance
 from place.model.time import SECOND

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.model.reading import Advance, Reading
 from place.model.schema import Column, Stream
 from place.model.segment import make_segment

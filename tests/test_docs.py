@@ -106,7 +106,7 @@ def test_the_python_of_the_readme_works() -> None:
 def test_the_python_of_the_python_page_works() -> None:
     text = (ROOT / "docs" / "python.md").read_text("utf-8").partition("## The same over HTTP")[0]
     codes = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(codes) == 5
+    assert len(codes) == 6
     scope: dict[str, object] = {}
     for code in codes:
         exec(code, scope)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import place
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
 from place.errors import ConfigurationError, StatementError
 from place.model.reading import Advance
 from place.model.schema import Stream

@@ -8,7 +8,8 @@ import place
 from place.engine.checkpoint import save_worker
 from place.engine.history import HISTORY
 from place.engine.objects import Objects
-from place.engine.worker import Segment, Worker
+from place.engine.slices import Segment
+from place.engine.worker import Worker
 from place.errors import ReadingError
 from place.model.reading import Advance
 from place.model.time import SECOND

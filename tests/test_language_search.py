@@ -46,6 +46,10 @@ VALUES = {
         "C.x + C.y",
         "COALESCE(C.type, 'none')",
         "C.type = 'Car'",
+        "CASE WHEN C.speed > 10 THEN 'fast' ELSE C.type END",
+        "ROUND(C.speed, -1)",
+        "LEFT(C.type, 2) || C.id",
+        "INSIDE (0, 0, 2, 2)",
     ],
     "P": ["P.type", "P.speed", "P.x", "C.speed - P.speed", "C.ts - P.ts"],
     "D": ["D.id", "D.x", "D.y"],
@@ -75,6 +79,11 @@ CONDITIONS = {
         "C.speed BETWEEN 0 AND 20",
         "NOT C.speed = 10",
         "(C.speed > 10 OR C.type = 'Truck')",
+        "GREATEST(C.speed, 5) < 15",
+        "C INSIDE (1, 0, 3, 2)",
+        "C OUTSIDE (0, 0, 2, 2)",
+        "(C INSIDE (2, 2, 2) OR C.speed > 10)",
+        "NOT (INSIDE (0, 0, 2, 2) OR INSIDE (3, 3, 1))",
     ],
     "P": ["C.type = P.type", "C.speed >= P.speed", "P.type IS NOT NULL", "C.x <> P.x"],
     "D": ["D.x > 2"],
@@ -233,6 +242,8 @@ def select(draw: st.DrawFn, world: World, moving_fences: bool) -> str:
         clauses.append(nearest(draw, world, chosen))
     elif chosen.subject != "S" and draw(st.booleans()):
         clauses.append(window(draw))
+    elif not has_regions and chosen.subject != "S" and clauses[-1].startswith("INSIDE"):
+        clauses[-1] += draw(st.sampled_from(["", " FOR '2 seconds'", " FOR '4.5 seconds'"]))
     of = draw(st.sampled_from([" OF Cars", " OF Drones"])) if moving_fences else ""
     text = f"SELECT {outputs(draw, chosen, clauses)} {' '.join(clauses)}"
     return text.replace("{of}", of)

@@ -1,6 +1,5 @@
 """The local runtime: what it keeps, what it takes, and how a cell continues another's work."""
 
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import pandas
 import polars
 import pyarrow as pa
 import pytest
-from _pytest.mark import ParameterSet
 
 import place
 from place.engine.boxes import boxes_of
@@ -25,21 +23,13 @@ from place.script.blocks import read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import Batching, ScriptRunner
 from place.session import Session
+from tests.harness.turns import in_turns
 
 SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 BATCHINGS = ("one", "random:2")
 
 
-def renewals() -> Iterator[ParameterSet]:
-    """`make test` takes each script in one of the batchings, neighbours in different ones."""
-    for number, path in enumerate(SCRIPTS):
-        for turn, batching in enumerate(BATCHINGS):
-            marks = () if turn == number % len(BATCHINGS) else (pytest.mark.long,)
-            name = f"{path.parent.name}/{path.stem}-{batching}"
-            yield pytest.param(path, batching, marks=marks, id=name)
-
-
-@pytest.mark.parametrize(("path", "batching"), list(renewals()))
+@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS)))
 def test_a_worker_goes_on_from_its_arrow_tables(
     path: Path, batching: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,9 +277,9 @@ def joins_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("joins_only")
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_scripts_by_the_joins_of_large_work(path: Path) -> None:
-    ScriptRunner(read_script(path), opener("local", "1x2"), Batching.parse("each")).run()
+@pytest.mark.parametrize(("path", "cells"), list(in_turns(SCRIPTS, ("1x2", "2x1"), every=2)))
+def test_scripts_by_the_joins_of_large_work(path: Path, cells: str) -> None:
+    ScriptRunner(read_script(path), opener("local", cells), Batching.parse("each")).run()
 
 
 @pytest.mark.usefixtures("joins_only")

@@ -231,3 +231,55 @@ def test_a_client_sees_only_what_its_queries_hold(guarded: Running) -> None:
     with looking(guarded, token=bob) as view:
         view.until(lambda: cars in view.frames)
         assert view.places(cars) == set()
+
+
+def test_where_an_object_is_which_keys_hold_a_text_and_what_is_in_a_column(
+    running: Running, town: Town
+) -> None:
+    town.push(c1=(10, 10), c2=(15, 15), c3=(80, 80), c4=(90, 20), c5=(30, 12), c33=(5, 90))
+    cars = index_of(running, "Cars")
+    with looking(running, "cars") as view:
+        view.until(lambda: (5, 90) in view.places(cars))
+
+        def ask(kind: str, **message: Any) -> dict[str, Any]:
+            view.told.pop(kind, None)
+            view.say(**message)
+            return view.until(lambda: view.told.get(kind))  # type: ignore[no-any-return]
+
+        for key in (33, "33"):
+            told = ask("located", type="locate", stream="cars", key=key)
+            assert view.frames[cars][told["slot"]][:2] == (5, 90)
+        for stream, key in (("cars", 999), ("cars", "x"), ("cars", [1]), ("none", 1)):
+            assert ask("located", type="locate", stream=stream, key=key)["slot"] is None
+        found = ask("found", type="find", text="3")["objects"]
+        assert [each["key"] for each in found] == [3, 33], "the same first, then what begins so"
+        assert ask("found", type="find", text=" ")["objects"] == []
+        slots = [each["slot"] for each in found]
+        told = ask("labels", type="labels", stream=cars, column="TYPE", slots=[*slots, 999])
+        assert dict(zip(told["slots"], told["texts"], strict=True)) == dict.fromkeys(slots, "cab")
+        assert ask("labels", type="labels", stream=cars, column="no", slots=slots)["texts"] == []
+    tile = running.http.get("/map/land/3/4/2")
+    assert (tile.status_code, tile.headers["content-type"]) == (
+        200,
+        "application/vnd.mapbox-vector-tile",
+    )
+    assert running.http.get("/map/land/9/0/0").status_code == 404
+
+
+def test_a_client_finds_only_what_it_sees(guarded: Running) -> None:
+    eve = guarded.server.store.create_token("eve", "client")
+    guarded.sql("REGISTER QUERY eves AS SELECT id FROM Cars INSIDE (85, 15, 95, 25)", eve)
+    cars = index_of(guarded, "Cars")
+    with looking(guarded, token=eve) as view:
+        view.until(lambda: view.places(cars) == {(90, 20)})
+        view.say(type="find", text="2")
+        view.until(lambda: "found" in view.told)
+        assert view.told["found"]["objects"] == []
+        for key, is_seen in ((2, False), (4, True)):
+            view.told.pop("located", None)
+            view.say(type="locate", stream="Cars", key=key)
+            view.until(lambda: "located" in view.told)
+            assert (view.told["located"]["slot"] is not None) == is_seen
+        view.say(type="labels", stream=cars, column="id", slots=list(range(10)))
+        view.until(lambda: "labels" in view.told)
+        assert view.told["labels"]["texts"] == [4]

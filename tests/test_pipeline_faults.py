@@ -15,7 +15,7 @@ import pyarrow.dataset
 import pytest
 
 from place.cli import main
-from place.engine.worker import UNORDERED, Segment
+from place.engine.slices import UNORDERED, Segment
 from place.errors import ConfigurationError, PlaceError, StatementError
 from place.model.clock import Clock
 from place.model.segment import make_segment

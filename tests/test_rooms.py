@@ -18,6 +18,7 @@ BELOW_SESSION = BELOW_RUNTIME | {
     "place.runtime.reference_trigger",
     "place.runtime.spark",
 }
+TABLES = "place.runtime.repository.delta"
 FRONT = BELOW_SESSION | {"place.session", "place.statements", "place.script", "place"}
 ROOMS: dict[str, set[str]] = {
     "place.errors": set(),
@@ -27,7 +28,9 @@ ROOMS: dict[str, set[str]] = {
     "place.plan": {"place.errors", "place.model", "place.sql"},
     "place.engine": {"place.errors", "place.model", "place.kernels", "place.plan"},
     "place.sim": {"place.errors", "place.model", "place.kernels"},
-    "place.runtime": BELOW_RUNTIME | {"place.runtime.reference", "place.runtime.reference_trigger"},
+    "place.runtime": BELOW_RUNTIME
+    | {"place.runtime.reference", "place.runtime.reference_trigger", TABLES},
+    TABLES: {"place.errors"},
     "place.runtime.reference": {"place.errors", "place.model", "place.plan"},
     "place.runtime.reference_trigger": {
         "place.errors",
@@ -40,8 +43,15 @@ ROOMS: dict[str, set[str]] = {
     "place.subscription": {"place.errors", "place.model", "place.plan"},
     "place.client": {"place.errors", "place.model", "place.connection"},
     "place.statements": BELOW_SESSION,
+    "place.past_session": BELOW_SESSION | {"place.statements"},
     "place.session": BELOW_SESSION
-    | {"place.client", "place.connection", "place.statements", "place.subscription"},
+    | {
+        "place.client",
+        "place.connection",
+        "place.past_session",
+        "place.statements",
+        "place.subscription",
+    },
     "place": {"place.session", "place.connection", "place.model"},
     "place.script": BELOW_SESSION | {"place.session", "place.statements"},
     "place.server": FRONT | {"place.web"},
@@ -60,6 +70,7 @@ SOLE_IMPORTERS = {
     "sqlglot": ("place.sql", "place.plan"),
     "sqlite3": ("place.runtime", "place.server"),
     "obstore": "place.runtime",
+    "deltalake": TABLES,
     "fastapi": "place.server",
     "starlette": "place.server",
     "uvicorn": "place.server",

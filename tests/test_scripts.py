@@ -3,11 +3,9 @@
 That is what docs/design.md calls batch invariance.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from place.script.blocks import Script, parse_script, read_script
 from place.script.command import find_scripts, opener
@@ -18,6 +16,7 @@ from place.script.runner import (
     completed,
 )
 from place.tour import tour
+from tests.harness.turns import in_turns
 
 SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 BATCHINGS = ("one", "random:1", "random:2")
@@ -25,20 +24,9 @@ BATCHINGS = ("one", "random:1", "random:2")
 every runtime, and there it is held against what the script expects."""
 
 
-def named(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
-
-
-def references() -> Iterator[ParameterSet]:
-    """`make test` takes each script in one of the batchings, neighbours in different ones."""
-    for number, path in enumerate(SCRIPTS):
-        for turn, batching in enumerate(BATCHINGS):
-            marks = () if turn == number % len(BATCHINGS) else (pytest.mark.long,)
-            yield pytest.param(path, batching, marks=marks, id=f"{named(path)}-{batching}")
-
-
 # Every number of rows and columns, every batching; the whole matrix is `place script`'s to run.
 LOCAL = [("1x1", "each"), ("1x2", "one"), ("2x1", "random:1"), ("2x3", "random:2")]
+TWO_OF_THEM = (0, 2)
 
 
 def run(
@@ -49,14 +37,14 @@ def run(
     return runner
 
 
-@pytest.mark.parametrize(("path", "batching"), list(references()))
+@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS)))
 def test_reference(path: Path, batching: str) -> None:
     run(read_script(path), batching)
 
 
-@pytest.mark.parametrize(("cells", "batching"), LOCAL)
-@pytest.mark.parametrize("path", SCRIPTS, ids=named)
-def test_local(path: Path, cells: str, batching: str) -> None:
+@pytest.mark.parametrize(("path", "way"), list(in_turns(SCRIPTS, LOCAL, TWO_OF_THEM)))
+def test_local(path: Path, way: tuple[str, str]) -> None:
+    cells, batching = way
     run(read_script(path), batching, "local", cells)
 
 

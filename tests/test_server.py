@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.errors import ConfigurationError
 from place.model.reading import Advance
 from place.runtime.durable.aside import put_back

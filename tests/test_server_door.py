@@ -117,6 +117,8 @@ def test_other_addresses_need_tokens(tmp_path: Path, capsys: pytest.CaptureFixtu
     for options, said in {
         ("--cors", "example.org"): "is no origin",
         ("--basemap", "tiles"): "is no address",
+        ("--basemap", "https://example.org/tiles/{z}"): "neither tiles nor an archive",
+        ("--basemap", __file__): "is no PMTiles archive",
         ("--tls-cert", __file__, "--tls-key", __file__): "no certificate and its key",
     }.items():
         assert main(["serve", *home, *options]) == 1

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import place
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.errors import ConfigurationError
 from place.model.segment import segment_schema
 from place.runtime.durable import tick_pace
@@ -112,9 +112,7 @@ def stream_of() -> Any:
 
 def test_what_is_pushed_is_cut_into_ticks(tmp_path: Path) -> None:
     stream = stream_of()
-    log = IngestLog(
-        Storage(str(tmp_path)), 0, (), lambda _: True, lambda _: None, lambda: None, 0.05
-    )
+    log = IngestLog(Storage(str(tmp_path)), 0, (), lambda _: True, lambda _: None, target=0.05)
     log.pace.count(100, 100 * 100, 0.05)  # a slow machine: a hundred readings are a tick
     columns = list(zip(*(reading(car, 1, 1, 1) for car in range(1050)), strict=True))
     schema = segment_schema(stream.columns)

@@ -12,7 +12,7 @@ from bench.trigger_queries import STREAM_NAME, Asked, Chain
 from bench.triggers import digest, numbers_of, opened, triggers_of, worker_of
 from place.engine import trigger_strategies
 from place.engine.changes import Change
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.model.space import Space
 
 EVENTS, TICK = 6_000, 1_000

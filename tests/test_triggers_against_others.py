@@ -13,7 +13,7 @@ from bench.buoys import Reports, drift
 from bench.trigger_queries import STREAM_NAME
 from bench.triggers import opened, worker_of
 from place.engine.changes import Change
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.model.space import EARTH_RADIUS, Space
 from place.model.time import SECOND
 

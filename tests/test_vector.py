@@ -35,6 +35,7 @@ from place.plan.expression import (
     Not,
     Or,
 )
+from place.plan.functions import FIELDS, INTERVAL_FIELDS, TRUNCATIONS
 from place.plan.query import Output, Source
 from place.sql.dialect import parse_one
 from place.sql.statements import Select
@@ -58,7 +59,7 @@ VALUES: dict[Type, list[Any]] = {
         *(0.0, -0.0, 0.5, 1.0, -2.5, 3.0, 0.1, 1e16, 2.0**53, 2.0**53 + 2, 2.0**62),
         *(2.0**63, -(2.0**63), 2.0**64, 1e308, -1e308, 5e-324),
     ],
-    S: ["", "a", "ab", "AB", "aé", "É", "%", "a_", "_%", "ß", "b\n"],
+    S: ["", "a", "ab", "AB", "aé", "É", "%", "a_", "_%", "ß", "b\n", " 12", "2.5 ", "true"],
     P: [True, False],
     T: [EARLIEST, EARLIEST + 1, -1, 0, 10**15, LATEST],
     V: [*WHOLE, 10**12],
@@ -102,6 +103,28 @@ def over(function: str, kind: Type, argument: Type) -> Shape:
         return Call(function, tuple(sub(argument) for _ in range(count)), kind)
 
     return shape
+
+
+def calls(names: str, kind: Type, *arguments: Type) -> Shape:
+    """One of some functions, of arguments of these types, any of which may be NULL."""
+    return lambda draw, sub: Call(
+        draw(st.sampled_from(names.split(","))),
+        tuple(sub(each, each, N) for each in arguments),
+        kind,
+    )
+
+
+def case(kind: Type, *others: Type) -> Shape:
+    def shape(draw: st.DrawFn, sub: Sub) -> Expression:
+        parts = [sub(p, p, N) for _ in range(draw(st.integers(1, 2))) for p in (P, kind)]
+        return Call("CASE", (*parts, sub(kind, N, *others)), kind)
+
+    return shape
+
+
+def extremes(kind: Type, *others: Type) -> Shape:
+    names = st.sampled_from(["GREATEST", "LEAST"])
+    return lambda draw, sub: Call(draw(names), tuple(sub(kind, N, *others) for _ in range(3)), kind)
 
 
 def comparison(*kinds: Type) -> Shape:
@@ -156,6 +179,32 @@ SHAPES: dict[Type, list[Shape]] = {
         lambda draw, sub: IsTruth(sub(P, P, N), draw(st.booleans())),
     ],
 }
+FIELD = ",".join(f"EXTRACT {field}" for field in FIELDS if field != "EPOCH")
+LENGTH = ",".join(f"EXTRACT INTERVAL {field}" for field in INTERVAL_FIELDS if field != "EPOCH")
+TRUNCATED = ",".join(f"DATE_TRUNC {unit}" for unit in TRUNCATIONS)
+SHAPES[B] += [
+    *(calls(FIELD, B, T), calls(LENGTH, B, V), calls("FLOOR,CEIL,ROUND", B, B)),
+    *(calls("CAST", B, D), calls("CAST", B, S), calls("CAST", B, P)),
+]
+SHAPES[D] += [
+    *(calls("FLOOR,CEIL,ROUND,SQRT", D, D), calls("SQRT", D, B), calls("POWER", D, D, B)),
+    *(calls("POWER", D, D, D), calls("EXTRACT EPOCH", D, T), calls("EXTRACT EPOCH", D, V)),
+    *(calls("CAST", D, B), calls("CAST", D, S), calls("CAST", D, P)),
+]
+SHAPES[S] += [
+    *(calls("SUBSTR,LEFT,RIGHT", S, S, B), calls("SUBSTR", S, S, B, B)),
+    *(calls("TRIM,LTRIM,RTRIM", S, S), calls("CONCAT", S, S, S, S), calls("||", S, S, S)),
+    *(calls("CAST", S, B), calls("CAST", S, D), calls("TEXT OF BOOLEAN", S, P)),
+    *(calls("TEXT OF TIMESTAMP", S, T), calls("TEXT OF INTERVAL", S, V)),
+]
+SHAPES[T] += [calls(TRUNCATED, T, T), calls("CAST", T, S)]
+SHAPES[V] += [calls("CAST", V, S)]
+SHAPES[P] += [calls("CAST", P, B), calls("CAST", P, D), calls("CAST", P, S)]
+for kind in (B, D, S, P, T, V):
+    SHAPES[kind] += [case(kind), extremes(kind)]
+SHAPES[D] += [case(D, B), extremes(D, B)]
+for kind in (B, D):
+    SHAPES[kind].append(lambda draw, sub, kind=kind: Call("ROUND", (sub(kind), sub(B)), kind))  # type: ignore[misc]
 for kind in (B, D, S, P, T, V):
     SHAPES[kind] += [over("MIN", kind, kind), over("MAX", kind, kind)]
     SHAPES[B].append(over("COUNT", B, kind))

@@ -1,5 +1,7 @@
 """The page in a real browser: both views, drawing, following, signing in."""
 
+import math
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.harness.browser import PICTURE, TILE_AT, Page, archive_served, browsing, needs_browser
-from tests.harness.server import Running, serving, wait_for
+import place.web
+from tests.harness.browser import (
+    PICTURE,
+    TILE_AT,
+    Page,
+    archive_served,
+    browsing,
+    make_archive,
+    needs_browser,
+)
+from tests.harness.server import Running, bearer, serving, wait_for
 from tests.harness.town import SETUP, SHIPS, Town
 
 pytestmark = needs_browser
@@ -233,7 +244,9 @@ def test_a_stream_on_the_globe(page: Page, running: Running, town: Town) -> None
 
 def test_a_client_signs_in_and_sees_its_own(browser: Any, tmp_path: Path) -> None:
     context = browser.new_context(viewport={"width": 1180, "height": 760})
-    with serving(tmp_path / "home", SETUP) as running:
+    archive = tmp_path / "world.pmtiles"
+    archive.write_bytes(make_archive())
+    with serving(tmp_path / "home", SETUP, basemap=str(archive)) as running:
         Town(running).push(c1=(10, 10), c2=(15, 15), c3=(80, 80), c4=(90, 20))
         token = running.server.store.create_token("grace", "client")
         page = Page(context.new_page(), running.url)
@@ -253,6 +266,13 @@ def test_a_client_signs_in_and_sees_its_own(browser: Any, tmp_path: Path) -> Non
         wait_for(lambda: page.rows("hers") == [[3, "cab"]])
         page.until("place.live.drawnTracks()[0].count === 1")
         assert page.evaluate("[...place.live.queries.keys()]") == ["hers"]
+        # A base map in a file of the server is there for those who may see the map.
+        part = {"Range": "bytes=0-7"}
+        assert running.http.get("/map/basemap.pmtiles", headers=part).status_code == 401
+        part |= bearer(token)
+        found = running.http.get("/map/basemap.pmtiles", headers=part)
+        assert (found.status_code, found.content) == (206, b"PMTiles\x03")
+        assert running.http.get("/map/about", headers=part).json()["basemap"].startswith("/map/")
     context.close()
 
 
@@ -292,3 +312,29 @@ def test_the_api_has_a_page_on_which_it_can_be_tried(page: Page, running: Runnin
     assert shown.startswith("200")
     assert '"columns":["stream","objects","readings","late","lastreason"]' in shown.replace(" ", "")
     assert page.wrong == []
+
+
+def lab(colour: str) -> tuple[float, float, float]:
+    """A colour in the space where distances are what people see (CIE 1976)."""
+
+    def linear(value: int) -> float:
+        part = value / 255
+        return part / 12.92 if part <= 0.04045 else float(((part + 0.055) / 1.055) ** 2.4)
+
+    r, g, b = (linear(int(colour[i : i + 2], 16)) for i in (1, 3, 5))
+    xyz = (
+        (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.95047,
+        0.2126 * r + 0.7152 * g + 0.0722 * b,
+        (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.08883,
+    )
+    x, y, z = (n ** (1 / 3) if n > 0.008856 else 7.787 * n + 16 / 116 for n in xyz)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_no_colour_of_the_map_has_two_meanings() -> None:
+    text = (Path(place.web.__path__[0]) / "colours.js").read_text()
+    colours = re.findall(r"#[0-9a-f]{6}", text)
+    assert len(colours) == 10 + 1 + 8 + 1 + 1 + 1, "classes, other, marks, queries, drawing, alerts"
+    for i, one in enumerate(colours):
+        for other in colours[i + 1 :]:
+            assert math.dist(lab(one), lab(other)) > 20, (one, other)

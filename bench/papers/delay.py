@@ -25,7 +25,7 @@ from bench.papers.record import Record, Row, Watch
 from bench.papers.sizes import Size
 from bench.papers.traffic import readings, settled
 from bench.world import calibrate
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.errors import InternalError
 from place.model.reading import Advance
 from place.model.time import SECOND

@@ -14,7 +14,7 @@ import place
 from bench.papers.record import Experiment, Line, Panel, Record, Row, Shown, Verdict, Watch, column
 from bench.papers.sizes import Size
 from bench.papers.traffic import PERIOD, settled
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.model.reading import Advance
 from place.model.segment import segment_schema
 from place.model.time import SECOND

@@ -48,7 +48,7 @@ def _may_vary(constant: Constant) -> bool:
 def _with_children(expression: Expression, make: Callable[[Expression], Expression]) -> Expression:
     """The expression over what is made of those directly within it."""
     changes: dict[str, Any] = {}
-    for name in ("left", "right", "operand", "pattern", "ax", "ay", "bx", "by"):
+    for name in ("left", "right", "operand", "pattern", "x", "y", "ax", "ay", "bx", "by"):
         child = getattr(expression, name, None)
         if child is not None:
             changes[name] = make(child)

@@ -6,7 +6,7 @@ The operators are those that a single cell would run, over the flows of all cell
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from place.engine.flow import Flow, Marks
 from place.engine.operators.contract import NEVER, Span
 from place.engine.operators.first import First
 from place.engine.operators.nearest_each import NearestEach
-from place.engine.partial_answers import PartialAnswer
+from place.engine.partial_answers import Found, PartialAnswer
 from place.kernels.arrays import Longs
 from place.plan.explain import Observed
 from place.plan.query import Query
@@ -135,3 +135,16 @@ def _renumbered(flow: Flow, numbers: Longs, dictionary: Dictionary) -> Flow:
         moved.ranks,
         Marks(numbers[marks.queries], marks.instants, marks.signs),
     )
+
+
+def merge(found: Iterable[Found], answers: Answers) -> list[Change]:
+    """Put together what cells have found: finished changes, and parts of answers, which `answers`
+    merges."""
+    changes: list[Change] = []
+    parts: list[PartialAnswer] = []
+    for each in found:
+        if isinstance(each, PartialAnswer):
+            parts.append(each)
+        else:
+            changes.append(each)
+    return changes + answers.take(parts)

@@ -12,6 +12,9 @@ import math
 from dataclasses import dataclass
 
 from place.engine.columns import Dictionary
+from place.engine.layout import bounding_boxes
+from place.model.shape import Rectangle
+from place.model.space import Space
 from place.model.types import Type
 from place.plan.expression import (
     And,
@@ -21,6 +24,7 @@ from place.plan.expression import (
     Expression,
     In,
     IsTruth,
+    Lies,
     Not,
     Or,
 )
@@ -77,12 +81,22 @@ def boxes_of(
             if isinstance(left, Column) and isinstance(right, Constant) and left.source == source:
                 return _interval(left, op if positive else _OPPOSITE[op], right, dictionary)
             return ANYTHING
+        case Lies(x=Column(source=number) as x, y=Column() as y) if number == source and positive:
+            return _around(condition, x.index, y.index)
         case In(operand=Column(source=number) as column, values=values) if number == source:
             if not positive or not all(isinstance(value, Constant) for value in values):
                 return ANYTHING
             return _any_of([_interval(column, "=", v, dictionary) for v in values])  # type: ignore[arg-type]
         case _:
             return ANYTHING
+
+
+def _around(condition: Lies, x: int, y: int) -> Boxes:
+    """The boxes that hold a region; of a rectangle in the plane, the region itself."""
+    found = bounding_boxes(condition.area, condition.space)
+    exact = condition.space is Space.PLANAR and isinstance(condition.area, Rectangle)
+    boxes: list[Box] = [{x: (x1, x2), y: (y1, y2)} for x1, y1, x2, y2 in found]
+    return Boxes(tuple(boxes), exact)
 
 
 def _all_of(parts: list[Boxes]) -> Boxes:

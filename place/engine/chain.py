@@ -21,6 +21,7 @@ from place.engine.flow import Flow
 from place.engine.objects import Objects
 from place.engine.operator_specs import (
     DistinctSpec,
+    DwellSpec,
     FirstSpec,
     GroupSpec,
     JoinSpec,
@@ -34,6 +35,7 @@ from place.engine.operator_specs import (
 )
 from place.engine.operators.contract import NEVER, Operator, Parameters, Span
 from place.engine.operators.distinct import Distinct
+from place.engine.operators.dwell import Dwell
 from place.engine.operators.first import First
 from place.engine.operators.group import Group
 from place.engine.operators.nearest_each import NearestEach
@@ -173,6 +175,9 @@ class Workshop:
                 assert isinstance(stream, Stream)
                 ranks = reading_ranks(stream)
                 return Window(window, stream, _kept(shape), ranks, dictionary)
+            case DwellSpec(duration=duration, is_standing=is_standing):
+                assert self.store is not None
+                return Dwell(self.store, duration, is_standing)
             case PreviousSpec(previous=previous):
                 assert self.store is not None
                 needed, ranks = shape.needed[previous], reading_ranks(self.store.relation)

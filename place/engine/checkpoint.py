@@ -14,12 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from place.engine.columns import Columns, Dictionary
+from place.engine.following import TableOf
 from place.engine.history import History
 from place.engine.matrix import Place
 from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.timeline import Timeline
-from place.engine.worker import MANY_TEXTS, TableOf, Worker
+from place.engine.worker import MANY_TEXTS, Worker
 from place.model.schema import Column, Stream
 from place.model.types import Type
 from place.plan.catalog import Catalog
@@ -39,10 +40,10 @@ def save_worker(worker: Worker) -> Checkpoint:
         for kind in STORES:
             for name, store in getattr(line.cell.stores, kind).items():
                 if isinstance(store.relation, Stream):  # tables come with the catalog
-                    state[f"{number}/{kind}/{name}"] = _pack(_alive(store))
+                    state[f"{number}/{kind}/{name}"] = pack_messages(_alive(store))
         for name, waiting in line.pending.items():
             if waiting:
-                state[f"{number}/pending/{name}"] = _pack(Messages.joined(waiting))
+                state[f"{number}/pending/{name}"] = pack_messages(Messages.joined(waiting))
         contents = line.cell.contents()
         for chain, (_, held) in enumerate(contents):
             state[f"{number}/held/{chain}"] = held
@@ -54,13 +55,13 @@ def save_worker(worker: Worker) -> Checkpoint:
             }
         )
     for name, history in worker.histories.items():
-        state[f"history/base/{name}"] = _pack(history.base.all_messages())
+        state[f"history/base/{name}"] = pack_messages(history.base.all_messages())
         if history.recent:
-            state[f"history/recent/{name}"] = _pack(Messages.joined(history.recent))
+            state[f"history/recent/{name}"] = pack_messages(Messages.joined(history.recent))
     for name, gaps in worker.gaps.items():
-        state[f"gaps/known/{name}"] = _pack(_alive(gaps.known))
+        state[f"gaps/known/{name}"] = pack_messages(_alive(gaps.known))
         if gaps.waiting:
-            state[f"gaps/waiting/{name}"] = _pack(Messages.joined(gaps.waiting))
+            state[f"gaps/waiting/{name}"] = pack_messages(Messages.joined(gaps.waiting))
     meta = {
         "timelines": lines,
         "floors": {name: history.floor for name, history in worker.histories.items()},
@@ -68,6 +69,9 @@ def save_worker(worker: Worker) -> Checkpoint:
         "parts": worker.clocks.parts(),
         "readings": worker.readings,
         "late": worker.late,
+        "numbered": worker.numbered,
+        "slices": not worker.share.is_whole,
+        "since": worker.share.since,
     }
     state[META] = pa.table({"meta": [json.dumps(meta)]})
     state[TEXTS] = pa.table({"text": pa.array(worker.dictionary.texts, pa.string())})
@@ -78,7 +82,7 @@ def save_subjects(worker: Worker, stream: str) -> Checkpoint:
     """The objects of a stream that this worker holds, and the texts of its codes."""
     store = worker.timelines[frozenset((stream,))].cell.stores.subjects[stream]
     texts = pa.array(worker.dictionary.texts, pa.string())
-    return {SUBJECTS: _pack(_alive(store)), TEXTS: pa.table({"text": texts})}
+    return {SUBJECTS: pack_messages(_alive(store)), TEXTS: pa.table({"text": texts})}
 
 
 def load_worker(
@@ -93,6 +97,10 @@ def load_worker(
     worker.clocks.follow(streams.values())
     worker.clocks.set_times(meta["clocks"], meta["parts"])
     worker.readings, worker.late = meta["readings"], meta["late"]
+    worker.numbered = meta.get("numbered", dict(meta["readings"]))
+    worker.share.is_whole = place.matrix.rows == 1 or not meta.get("slices", False)
+    worker.share.since = meta.get("since", 0)
+    worker.share.adopt(list(catalog.queries.values()), table_of)
     for number, saved in enumerate(meta["timelines"]):
         named = frozenset(saved["streams"])
         line = Timeline(
@@ -162,7 +170,7 @@ class _Codes:
 
     def unpack(self, table: pa.Table, columns: tuple[Column, ...], *, coded_keys: bool) -> Messages:
         """Messages that were packed, with the codes of now."""
-        saved = _unpack(table, columns, self.dictionary)
+        saved = unpack_messages(table, columns, self.dictionary)
         if self.became is None:
             return saved
         for index, column in enumerate(columns):
@@ -191,7 +199,7 @@ def _alive(store: Objects) -> Messages:
     return Messages(store.keys[:size], store.times[:size], np.zeros(size, np.bool_), rows)
 
 
-def _pack(messages: Messages) -> pa.Table:
+def pack_messages(messages: Messages) -> pa.Table:
     """Messages as they are in memory: texts as codes."""
     arrays = [pa.array(messages.keys), pa.array(messages.times), pa.array(messages.gone)]
     for values, nulls in zip(messages.rows.values, messages.rows.nulls, strict=True):
@@ -199,7 +207,10 @@ def _pack(messages: Messages) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
 
 
-def _unpack(table: pa.Table, columns: tuple[Column, ...], dictionary: Dictionary) -> Messages:
+def unpack_messages(
+    table: pa.Table, columns: tuple[Column, ...], dictionary: Dictionary
+) -> Messages:
+    """Messages that were packed, with the codes of texts that they had then."""
     rows = Columns(columns, dictionary, 0)
     rows.values, rows.nulls = [], []
     for column, chunked in zip(columns, table.columns[3:], strict=True):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from place.kernels.arrays import Longs
+from place.kernels.arrays import Bools, Longs
 from place.kernels.gather import put
 from place.model.schema import Column
 from place.model.segment import ARROW
@@ -46,6 +47,11 @@ class Dictionary:
         if found == len(self.texts):
             self.texts.append(text)
         return found
+
+    def known(self, texts: Iterable[str]) -> Longs:
+        """The codes of those texts that have one."""
+        found = (self._codes.get(text) for text in texts)
+        return np.array([code for code in found if code is not None], np.int64)
 
     def codes(self, texts: pa.Array) -> NDArray[np.int32]:
         """The codes of many texts; 0 for NULL."""
@@ -82,6 +88,14 @@ class Dictionary:
         if not len(texts):
             return pa.DictionaryArray.from_arrays(pa.nulls(len(codes), pa.int32()), texts)
         return pa.DictionaryArray.from_arrays(pa.array(place[codes], mask=nulls), texts)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Values of one type, and where there are none; texts are codes of a dictionary."""
+
+    values: NDArray[Any]
+    nulls: Bools
 
 
 class Columns:

@@ -28,6 +28,7 @@ from place.engine.compiled import (
 )
 from place.engine.operator_specs import (
     DistinctSpec,
+    DwellSpec,
     FirstSpec,
     GroupSpec,
     JoinSpec,
@@ -53,6 +54,7 @@ from place.plan.expression import (
 )
 from place.plan.logical import (
     Distinct,
+    Dwell,
     Group,
     Inside,
     Join,
@@ -82,6 +84,7 @@ class _Clauses:
     join_conditions: list[Expression]
     joined: list[int]
     area: Shape | Around | None = None
+    dwell: int | None = None
     table: QueryTable | None = None
     previous: int | None = None
     nearest: NearestK | None = None
@@ -100,6 +103,8 @@ def _clauses_of(plan: Plan) -> _Clauses:
                 found.conditions += conjuncts(condition)
             case Inside(area=area):
                 found.area = area
+            case Dwell(duration=duration):
+                found.dwell = duration
             case MeetRegions(table=table):
                 found.table = table
             case PairPrevious(previous=previous):
@@ -161,8 +166,9 @@ def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
     asked, clauses = plan.query, _clauses_of(plan)
     width = len(asked.sources)
     below = {asked.subject} | ({clauses.table.source} if clauses.table else set())
-    low = [c for c in clauses.conditions if sources_of(c) <= below]
-    high = [c for c in clauses.conditions if not sources_of(c) <= below]
+    # How long an object stays does not depend on WHERE, which is then asked above.
+    low = [c for c in clauses.conditions if sources_of(c) <= below and clauses.dwell is None]
+    high = [c for c in clauses.conditions if c not in low]
     high += clauses.join_conditions
     readings = clauses.window is not None or clauses.previous is not None
     shape, constants, joins = _shape_of(asked, clauses, high, width, readings)
@@ -264,6 +270,8 @@ def _shape_of(
     has_order = clauses.nearest is not None or (
         clauses.window is not None and clauses.window.window.rows is not None
     )
+    if clauses.dwell is not None:
+        lower.append(DwellSpec(clauses.dwell, not isinstance(clauses.area, Around)))
     if clauses.previous is not None:
         lower.append(PreviousSpec(asked.subject, clauses.previous))
     if joins is not None and has_order:

@@ -150,6 +150,7 @@ def may_have_likes(compiled: Compiled) -> bool:
         asked.form is not None
         and not asked.is_join
         and asked.window is None
+        and asked.dwell is None
         and asked.groups is None
         and asked.nearest is None
         and asked.query_table is None

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from place.engine.columns import Vector
 from place.engine.flow import Flow
 from place.engine.multiset import Multiset, pack, width_of
-from place.engine.vector import Vector
 from place.kernels.segments import negative_first
 
 NO_NULLS = np.zeros(1, np.bool_)

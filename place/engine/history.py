@@ -99,7 +99,7 @@ class History:
             return False
         parts = [*self.recent, *self.fresh]
         dues = [ceil_all(part.times, self.stream.evaluate) for part in parts]
-        floor = self._new_floor(np.concatenate(dues), closed, slowest)
+        floor = floor_of(self.stream, self.floor, np.concatenate(dues), closed, slowest)
         laters = [due > floor for due in dues]
         if floor <= self.floor or any(
             (due[later] <= closed).any() for due, later in zip(dues, laters, strict=True)
@@ -120,13 +120,15 @@ class History:
             return False
         return len(self) > HISTORY + HISTORY // SLACK
 
-    def rise(self, closed: int, slowest: int | None) -> None:
-        """Raise the floor to where a history begins, so that it depends on the readings alone."""
+    def rise(self, closed: int, slowest: int | None, floor: int | None = None) -> None:
+        """Raise the floor to where a history begins, so that it depends on the readings alone; or
+        to where it begins by the readings of all rows, some of which may not be here."""
         if not len(self):
             return
         said = Messages.joined(self.recent + self.fresh)
         due = ceil_all(said.times, self.stream.evaluate)
-        floor = self._new_floor(due, closed, slowest)
+        if floor is None:
+            floor = floor_of(self.stream, self.floor, due, closed, slowest)
         if floor <= self.floor:
             return
         self.floor = floor
@@ -141,24 +143,6 @@ class History:
         recent, fresh = later[later < count], later[later >= count]
         self.recent = [said.take(recent)] if len(recent) else []
         self.fresh = [said.take(fresh)] if len(fresh) else []
-
-    def _new_floor(self, due: Longs, closed: int, slowest: int | None) -> int:
-        """Where the floor has to be, given the instants of all readings."""
-        floor = self._wanted(due[due <= closed], closed)
-        waits = slowest is None or slowest < floor
-        if waits and len(due) <= MOST_RECENT:
-            floor = self.floor if slowest is None else slowest
-        return floor
-
-    def _wanted(self, due: Longs, closed: int) -> int:
-        """The floor above which there are no more readings than a history has."""
-        floor = self.floor
-        if len(due) > HISTORY:
-            at = len(due) - HISTORY - 1
-            floor = int(np.partition(due, at)[at])
-        if self.stream.history is not None:
-            floor = min(floor, closed - self.stream.history)
-        return floor
 
     def _raise_base(self, said: Messages, due: Longs, keys: Longs, closed: int) -> None:
         """Move `base` up to the new floor: the state at the floor of all objects that sent a
@@ -231,3 +215,22 @@ class History:
         if stream.timeout is not None:
             present &= ceil_all(last.times + stream.timeout, stream.evaluate) > instant
         return last.take(np.flatnonzero(present)), said.take(np.flatnonzero(due > instant))
+
+
+def floor_of(stream: Stream, floor: int, due: Longs, closed: int, slowest: int | None) -> int:
+    """Where the floor has to be, given where it is and the instants of all readings since."""
+    wanted = _wanted(stream, floor, due[due <= closed], closed)
+    waits = slowest is None or slowest < wanted
+    if waits and len(due) <= MOST_RECENT:
+        wanted = floor if slowest is None else slowest
+    return wanted
+
+
+def _wanted(stream: Stream, floor: int, due: Longs, closed: int) -> int:
+    """The floor above which there are no more readings than a history has."""
+    if len(due) > HISTORY:
+        at = len(due) - HISTORY - 1
+        floor = int(np.partition(due, at)[at])
+    if stream.history is not None:
+        floor = min(floor, closed - stream.history)
+    return floor

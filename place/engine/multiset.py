@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from place.engine.columns import DTYPES
-from place.engine.vector import Vector
+from place.engine.columns import DTYPES, Vector
 from place.kernels.arrays import Longs
 from place.kernels.row_table import add_weights, enter_rows, find_rows
 from place.model.types import Type

@@ -102,6 +102,14 @@ class NearestSpec:
 
 
 @dataclass(frozen=True)
+class DwellSpec:
+    """Objects that have been in their regions, which stand still or move, for so long."""
+
+    duration: int
+    is_standing: bool
+
+
+@dataclass(frozen=True)
 class WindowSpec:
     """Readings of the last time, or the last so many."""
 
@@ -152,6 +160,7 @@ Spec = (
     | NearestJoinSpec
     | NearestEachSpec
     | NearestSpec
+    | DwellSpec
     | WindowSpec
     | PreviousSpec
     | FirstSpec

@@ -4,7 +4,7 @@ rows are, and the rows of query tables. A tick opens them as versions, and they 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from place.engine.objects import Messages, Objects
 from place.engine.tick import Due, Tick
 from place.engine.tick_readings import TickReadings
 from place.engine.versions import Versions
-from place.kernels.arrays import Floats, Longs
+from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.gather import taken
 from place.model.schema import Relation, Stream
 from place.plan.bind_query_table import layout_of
@@ -26,8 +26,8 @@ from place.plan.query import Focal
 class Stores:
     """The stores of one cell of the matrix.
 
-    It holds the objects of its row, and those of the other rows: a region of its column may begin
-    to follow any of them, and joins pair the objects of its row with all others.
+    It holds the objects of its row, and those of other rows that it needs: regions of its column
+    follow some of them, and joins pair the objects of its row with all others.
     """
 
     def __init__(
@@ -210,9 +210,25 @@ class Stores:
     def _change(self, store: Objects, messages: Messages) -> None:
         if len(messages):
             store.change(messages)
-            if len(self.focals):
-                led = np.flatnonzero(store.leads[: store.size] >= 0)
-                self.focals.places[store.leads[led]] = self.where(store, led)
+            self._look(store)
+
+    def _look(self, store: Objects) -> None:
+        """Focal objects are where their store has them."""
+        if len(self.focals):
+            led = np.flatnonzero(store.leads[: store.size] >= 0)
+            self.focals.places[store.leads[led]] = self.where(store, led)
+
+    def learn(self, stream: str, messages: Messages) -> None:
+        """Objects of other rows that are followed from now on."""
+        self._change(self.others[stream], messages)
+
+    def unlearn(self, stream: str, is_kept: Callable[[Longs], Bools]) -> None:
+        """Know no objects of other rows but those of these keys."""
+        if stream in self.others:
+            store = self.others[stream]
+            slots = np.flatnonzero(store.alive[: store.size])
+            store.evict(slots[~is_kept(store.keys[slots])])
+            self._look(store)
 
     def _split(self, name: str, messages: Messages) -> tuple[Longs, Longs | None]:
         """The messages of this cell's row, and those of the others."""

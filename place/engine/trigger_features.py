@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from place.engine.columns import Columns, Dictionary
-from place.engine.vector import Vector, evaluate_all
+from place.engine.columns import Columns, Dictionary, Vector
+from place.engine.vector import evaluate_all
 from place.kernels.arrays import Longs
 from place.model.types import Type
 from place.plan.expression import Column, Expression, substitute

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from place.engine.columns import Columns
+from place.engine.columns import Columns, Vector
 from place.engine.multiset import longer, pack
 from place.engine.operators.contract import NEVER
-from place.engine.vector import Vector
 from place.kernels.arrays import Bools, Longs
 from place.kernels.silence import unsilenced
 from place.model.types import Row

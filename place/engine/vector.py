@@ -7,21 +7,30 @@ holds where it is NULL has no meaning, but that of texts is always a code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from place.engine.columns import DTYPES, Columns, Dictionary
+from place.engine.columns import DTYPES, Columns, Dictionary, Vector
+from place.engine.layout import Polygons, lay_out
 from place.engine.row_sums import sum_rows
+from place.engine.vector_functions import (
+    TWO_TO_53,
+    TWO_TO_63,
+    bounded,
+    call_columns,
+    lesser,
+    with_sign,
+)
 from place.kernels.arrays import Bools, Longs
 from place.kernels.distances import distances
+from place.kernels.inside import inside_pairs
 from place.model import schema
+from place.model.shape import Shape
 from place.model.space import Space
-from place.model.time import EARLIEST, LATEST
-from place.model.types import SMALLEST, Type
+from place.model.types import Type
 from place.plan.evaluate import like
 from place.plan.expression import (
     OVER_VALUES,
@@ -36,6 +45,7 @@ from place.plan.expression import (
     In,
     IsNull,
     IsTruth,
+    Lies,
     Like,
     Negate,
     Not,
@@ -45,18 +55,10 @@ from place.plan.expression import (
 from place.plan.query import Output
 
 Sources = Sequence[Columns | None]
+NO_VECTORS = np.empty((0, 3))
 
-TWO_TO_53, TWO_TO_63 = 2.0**53, 2.0**63
 MANY = 4
 """More constants than these in an IN are looked up together."""
-
-
-@dataclass(frozen=True)
-class Vector:
-    """Values of one type, and where there are none; texts are codes of a dictionary."""
-
-    values: NDArray[Any]
-    nulls: Bools
 
 
 def evaluate_all(
@@ -149,11 +151,14 @@ class _Rows:
                 return _arithmetic(op, self.evaluate(left), self.evaluate(right), kind)
             case Negate(operand=operand, type=kind):
                 found = self.evaluate(operand)
-                return _with_sign(np.negative, found, kind)
+                return with_sign(np.negative, found, kind)
             case Call(function=function, arguments=arguments, type=kind):
-                return self._call(function, [self.evaluate(a) for a in arguments], kind)
+                found_all = [self.evaluate(argument) for argument in arguments]
+                return self._call(function, found_all, [a.type for a in arguments], kind)
             case Distance(space=space):
                 return _distance([self.evaluate(part) for part in children(expression)], space)
+            case Lies(x=x, y=y, area=area, space=space):
+                return _lies(self.evaluate(x), self.evaluate(y), area, space)
 
     def _constant(self, value: Any, kind: Type) -> Vector:
         if value is None:
@@ -237,21 +242,12 @@ class _Rows:
         fits = [like(texts[pair >> 32], texts[pair & 0xFFFFFFFF]) for pair in chosen.tolist()]
         return Vector(np.array(fits, np.bool_)[places], nulls)
 
-    def _call(self, function: str, arguments: list[Vector], kind: Type) -> Vector:
-        if function == "COALESCE":
-            return reduce(_otherwise, [_as(argument, kind) for argument in arguments])
+    def _call(
+        self, function: str, arguments: list[Vector], kinds: list[Type], kind: Type
+    ) -> Vector:
         if function in OVER_VALUES:
             return self._aggregate(function, arguments, kind)
-        (found,) = arguments
-        if function == "ABS":
-            return _with_sign(np.abs, found, kind)
-        if found.nulls.all():
-            return Vector(np.zeros(1, DTYPES[kind]), found.nulls)
-        if function == "LENGTH":
-            return Vector(self._each(found.values, len, kind), found.nulls)
-        change = str.lower if function == "LOWER" else str.upper
-        made = self._each(found.values, lambda text: self._dictionary.code(change(text)), kind)
-        return Vector(made, found.nulls)
+        return call_columns(function, arguments, kinds, kind, self._dictionary)
 
     def _aggregate(self, function: str, arguments: list[Vector], kind: Type) -> Vector:
         """An aggregate over the arguments of each row, without those that are NULL."""
@@ -261,7 +257,7 @@ class _Rows:
         if function in ("MIN", "MAX"):
             is_less = np.less if function == "MIN" else np.greater
             ranks = self._dictionary.ranks() if kind is Type.STRING else None
-            return reduce(lambda one, other: _lesser(one, other, is_less, ranks), arguments)
+            return reduce(lambda one, other: lesser(one, other, is_less, ranks), arguments)
         return _total(function, arguments, kind)
 
 
@@ -327,11 +323,11 @@ def _arithmetic(op: str, left: Vector, right: Vector, kind: Type) -> Vector:
     """`left op right` as values of type `kind`, NULL where there is none."""
     nulls = left.nulls | right.nulls
     if kind is Type.DOUBLE:
-        return _bounded(_double(op, left.values, right.values), nulls, kind)
+        return bounded(_double(op, left.values, right.values), nulls, kind)
     one = left.values.astype(np.int64, copy=False)
     other = right.values.astype(np.int64, copy=False)
     made, overflows = _whole(op, one, other)
-    return _bounded(made, nulls | overflows, kind)
+    return bounded(made, nulls | overflows, kind)
 
 
 def _double(op: str, left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
@@ -369,42 +365,25 @@ def _whole(op: str, one: Longs, other: Longs) -> tuple[Longs, Bools]:
             return np.fmod(one, divisor), other == 0
 
 
+def _lies(x: Vector, y: Vector, area: Shape, space: Space) -> Vector:
+    """Where places lie in a region."""
+    size = max(len(x.values), len(y.values)) if min(len(x.values), len(y.values)) else 0
+    polygons = Polygons()
+    laid = lay_out([area], space, polygons)
+    places = np.stack([_of_size(part.values.astype(np.float64), size) for part in (x, y)], axis=1)
+    found = np.zeros(size, np.bool_)
+    shapes = (laid.kinds, laid.params, *polygons.arrays())
+    every = np.zeros(size, np.int64)
+    inside_pairs(every, np.arange(size), places, NO_VECTORS, *shapes, found)
+    return Vector(found, x.nulls | y.nulls)
+
+
 def _distance(places: Sequence[Vector], space: Space) -> Vector:
     """How far places are from each other: x and y of one and of the other."""
     size = max(len(part.values) for part in places)
     ax, ay, bx, by = (_of_size(part.values.astype(np.float64, copy=False), size) for part in places)
     nulls = reduce(np.logical_or, [part.nulls for part in places])
-    return _bounded(distances(ax, ay, bx, by, space is Space.WGS84), nulls, Type.DOUBLE)
-
-
-def _bounded(values: NDArray[Any], nulls: Bools, kind: Type) -> Vector:
-    """NULL where a value is not one of its type: not finite, or not within the calendar."""
-    if kind is Type.DOUBLE:
-        return Vector(values + 0.0, nulls | ~np.isfinite(values))
-    if kind is Type.TIMESTAMP:
-        return Vector(values, nulls | (values < EARLIEST) | (values > LATEST))
-    return Vector(values, nulls)
-
-
-def _with_sign(change: Callable[[Any], Any], found: Vector, kind: Type) -> Vector:
-    """The negative or the size of values; that of the smallest of 64 bits is none."""
-    if kind is Type.DOUBLE:
-        return _bounded(change(found.values), found.nulls, kind)
-    return Vector(change(found.values), found.nulls | (found.values == SMALLEST))
-
-
-def _lesser(
-    one: Vector, other: Vector, is_less: Callable[[Any, Any], Any], ranks: Longs | None
-) -> Vector:
-    """The lesser of two values, the other one where one is NULL; of equal ones the first."""
-    if ranks is None:
-        before = is_less(other.values, one.values)
-    elif len(ranks):
-        before = is_less(ranks[other.values], ranks[one.values])
-    else:  # then all are NULL
-        before = np.zeros(1, np.bool_)
-    chosen = one.nulls | (before & ~other.nulls)
-    return Vector(np.where(chosen, other.values, one.values), one.nulls & other.nulls)
+    return bounded(distances(ax, ay, bx, by, space is Space.WGS84), nulls, Type.DOUBLE)
 
 
 def _total(function: str, arguments: Sequence[Vector], kind: Type) -> Vector:
@@ -416,14 +395,4 @@ def _total(function: str, arguments: Sequence[Vector], kind: Type) -> Vector:
     found = sum_rows(values, present, is_interval=kind is Type.INTERVAL)
     is_sum = function == "SUM"
     numbers, nulls = (found.sums, found.no_sum) if is_sum else (found.means, found.no_mean)
-    return _bounded(numbers.view(DTYPES[kind]), nulls, kind)
-
-
-def _as(found: Vector, kind: Type) -> Vector:
-    """Values of a type, or bare NULLs, as those of another."""
-    return Vector(found.values.astype(DTYPES[kind], copy=False), found.nulls)
-
-
-def _otherwise(found: Vector, other: Vector) -> Vector:
-    values = np.where(found.nulls, other.values, found.values)
-    return Vector(values, found.nulls & other.nulls)
+    return bounded(numbers.view(DTYPES[kind]), nulls, kind)

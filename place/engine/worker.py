@@ -1,58 +1,45 @@
 """A worker: all that one cell of the matrix does with readings and queries, whatever runs it.
 
 It keeps the clocks of the streams, a timeline for each stream and for each set of streams that
-queries read together, and what a query over several streams needs to begin. Workers of the same
-matrix take the same inputs and never speak with each other: each finds its part of the changes.
+queries read together, and what a query over several streams needs to begin. Of the inputs each
+worker takes its slice, and finds its part of the changes. Only when queries begin do workers of
+different rows tell each other something (place/engine/exchange.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from place.engine.changes import Change
 from place.engine.columns import Columns, Dictionary
+from place.engine.exchange import NOTHING, Holdings, Moved, Wants
+from place.engine.following import TableOf
 from place.engine.history import History
 from place.engine.matrix import Place
 from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.observed import observed
 from place.engine.partial_answers import Found
+from place.engine.share import Share, changed_queries
+from place.engine.slices import Segment, Told, in_order
 from place.engine.timeline import Timeline
 from place.engine.triggers import TriggerCounts
 from place.model import deadline
-from place.model.clock import Clocks
+from place.model.clock import Clocks, Whole
 from place.model.reading import Advance
 from place.model.schema import Stream
-from place.model.time import BEGINNING, LATEST
+from place.model.time import BEGINNING
 from place.plan.catalog import Catalog
-from place.plan.definitions import Definitions
 from place.plan.explain import Observed
 from place.plan.query import Query
 
 MANY_TEXTS = 100_000
-UNORDERED = ""
-"""The partition of readings whose source has no order: they are taken in that of their times."""
 PROBE = "\0probe"
 """The name of a query that is asked once; no statement can contain this name."""
-
-TableOf = Callable[[str], pa.Table]
-"""The rows of a table, by its name."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Checked readings of a stream, in the order of their source, or of one partition of it."""
-
-    stream: str
-    table: pa.Table
-    part: str | None = None
-
-
-Told = Segment | Advance
 
 
 class Worker:
@@ -73,32 +60,47 @@ class Worker:
         self.late: dict[str, int] = {}
         self.aside: list[Segment] = []
         """The readings of the last tick that were late."""
+        self.last_late: dict[str, tuple[int, int]] = {}
+        """Where the last of these was, of each stream: the input, and its place there."""
+        self.numbered: dict[str, int] = {}
+        """How many readings of each stream without KEY have a number."""
+        self.share = Share(
+            Holdings(place, self.dictionary, self.timelines, self.histories, self.gaps)
+        )
         self._seen = Observed()
         self._counted: dict[str, TriggerCounts] = {}
 
     # The catalog
 
-    def become(self, catalog: Catalog, table_of: TableOf) -> list[Found]:
+    def wants(self, catalog: Catalog, table_of: TableOf) -> Wants:
+        """What it has to be told by workers of other rows to go over to a version of the
+        catalog."""
+        return self.share.wants(self.catalog, catalog, table_of, self.clocks)
+
+    def wants_to_ask(self, queries: Sequence[Query], table_of: TableOf) -> Wants:
+        """What it has to be told by workers of other rows to ask queries once."""
+        return self.share.wants_to_ask(queries, table_of, self.clocks)
+
+    def become(
+        self,
+        catalog: Catalog,
+        table_of: TableOf,
+        moved: Moved = NOTHING,
+        held: Mapping[str, pa.Table] | None = None,
+    ) -> list[Found]:
         """Go over to another version of the catalog. Returns the changes of answers that this
-        causes."""
-        before, self.catalog = self.catalog, catalog
-        refreshed = {
-            table.name
-            for key, table in catalog.tables.items()
-            if before.revisions.get(key) != catalog.revisions[key]
-        }
-        reset = {
-            stream.name
-            for key, stream in catalog.streams.items()
-            if key in before.streams and before.revisions.get(key) != catalog.revisions.get(key)
-        }
-        ended, begun = _changed(before.queries, catalog.queries, refreshed, reset)
+        causes. Where `wants` wanted something, `moved` is what was told. `held` is what windows of
+        queries hold that begin in the past."""
+        reset, ended, begun = changed_queries(self.catalog, catalog)
+        less = self.share.follow(ended, begun, reset, table_of, moved, catalog.version)
+        self.catalog = catalog
         again = {query.name for query in ended} & {query.name for query in begun}
         kept = {
             query.name: self._content(query)
             for query in ended
             if query.name in again and not query.streams & reset
         }
+        kept |= held or {}
         found: list[Found] = []
         over: dict[frozenset[str], int] = {}
         for query in ended:
@@ -111,6 +113,7 @@ class Worker:
                 del self.timelines[streams]
         for name in reset:
             self._forget(name)
+        self.share.let_go(less)
         self.follow_streams()
         for streams, queries in _by_streams(begun):
             self.clocks.join(streams)
@@ -119,7 +122,7 @@ class Worker:
             contents = self._remembered(queries, tables, timeline.instant)
             for query in queries:
                 content = kept.get(query.name)
-                if content is None and query.trigger is None and query.holds_readings:
+                if content is None and query.trigger is None and query.needs_history:
                     content = self._replay(query, tables, timeline.instant)
                 if content is not None:
                     contents[query.name] = content
@@ -149,6 +152,8 @@ class Worker:
         if query.is_join:
             return self.timelines[query.streams].cell.content(query.name)
         window = query.window
+        if query.dwell is not None:
+            return self.timelines[query.streams].cell.content(query.name)
         if window is None or query.query_table is not None or window.rows is not None:
             return None
         return self.timelines[query.streams].cell.content(query.name)
@@ -161,10 +166,10 @@ class Worker:
         beside: str | None = None,
     ) -> pa.Table | None:
         """What a new window holds at first: the readings in the histories of its streams."""
-        if not query.holds_readings:
+        if not query.needs_history:
             return None
         self._rise()
-        timeline = self._open(query.streams, max(self.histories[n].floor for n in query.streams))
+        timeline = self._open(query.streams, max(self.share.floor(name) for name in query.streams))
         timeline.register([query], tables, beside=beside)
         for instant in timeline.milestones(until):
             deadline.check()
@@ -181,7 +186,7 @@ class Worker:
             return {}
         self._rise()
         streams = triggers[0].streams
-        timeline = self._open(streams, max(self.histories[n].floor for n in streams))
+        timeline = self._open(streams, max(self.share.floor(name) for name in streams))
         timeline.register(triggers, tables)
         for instant in timeline.milestones(until):
             deadline.check()
@@ -191,12 +196,12 @@ class Worker:
 
     def _rise(self) -> None:
         """Cut the histories to exactly the length that the language promises. Until now they may be
-        longer, depending on ticks; the answer of a window must not."""
+        longer, depending on ticks; the answer of a window must not. Where a worker does not hold
+        all rows, only all of them together know how long that is."""
         for name, history in self.histories.items():
-            history.rise(self.clocks.closed(name), self._slowest())
-
-    def _slowest(self) -> int | None:
-        return self.clocks.floor() if len(self.histories) > 1 else LATEST
+            floor = self.share.floors.get(name)
+            if floor is not None or self.share.is_whole:
+                history.rise(self.clocks.closed(name), self.clocks.slowest(), floor)
 
     def follow_streams(self) -> None:
         """Have a clock, a timeline and a history for each stream."""
@@ -209,7 +214,8 @@ class Worker:
             if frozenset((name,)) not in self.timelines:
                 self.timelines[frozenset((name,))] = self._blank([stream], BEGINNING)
                 self.readings[name] = self.late[name] = 0
-        self.timelines = {s: line for s, line in self.timelines.items() if s <= streams.keys()}
+        for gone_line in [known for known in self.timelines if not known <= streams.keys()]:
+            del self.timelines[gone_line]
         for name in self.histories.keys() - streams.keys():
             del self.histories[name]
         for name in streams.keys() - self.histories.keys():
@@ -239,7 +245,7 @@ class Worker:
 
     def _beginning(self, streams: frozenset[str]) -> int:
         """The instant at which a query over these streams begins."""
-        return max([self.clocks.now(streams), *(self.histories[name].floor for name in streams)])
+        return max([self.clocks.now(streams), *map(self.share.floor, streams)])
 
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
         """A new timeline with the objects and readings of an instant that lies within the
@@ -271,31 +277,36 @@ class Worker:
 
     def take(self, told: Sequence[Told]) -> list[Found]:
         """One tick: readings and advances in the source's order; the changes that follow."""
-        self.aside = []
-        names = {stream.name for stream in self.catalog.streams.values()}
+        self.aside, self.last_late = [], {}
+        streams = {stream.name: stream for stream in self.catalog.streams.values()}
         parts: dict[str, set[str]] = {}
         for item in told:
-            if isinstance(item, Segment) and item.part and item.table.num_rows:
+            if isinstance(item, Segment) and item.part and item.has_readings:
                 parts.setdefault(item.stream, set()).add(item.part)
-        for stream, some in parts.items():
-            if stream in names:
-                self.clocks.meet(stream, some)
-        for item in _in_order(told):
-            if isinstance(item, Segment):
-                if item.stream in names:  # or it was dropped before its readings became a tick
-                    self._hear(item)
-            else:
+        for name, some in parts.items():
+            if name in streams:
+                self.clocks.meet(name, some)
+        mine: list[Told] = [
+            self._slice(item, streams[item.stream])
+            if isinstance(item, Segment) and item.stream in streams
+            else item
+            for item in told
+        ]
+        for number, item in enumerate(in_order(mine)):
+            if isinstance(item, Advance):
                 self.clocks.advance(item.time, item.stream)
+            elif item.stream in streams:  # or it was dropped before its readings became a tick
+                self._hear(item, streams[item.stream], number)
         for name, gaps in self.gaps.items():
             complete = gaps.release(self.clocks.closed(name))
             if complete is not None:
                 self._offer(name, complete)
         for name, history in self.histories.items():
-            history.fold(self.clocks.closed(name), self._slowest(), self._stores(name))
+            history.fold(self.clocks.closed(name), self.clocks.slowest(), self._stores(name))
         found: list[Found] = []
-        for streams, timeline in self.timelines.items():
-            until = self.clocks.complete(streams)
-            if until is not None and streams:
+        for names, timeline in self.timelines.items():
+            until = self.clocks.complete(names)
+            if until is not None and names:
                 found += timeline.advance(until, _stage(self.catalog))
                 for name, expired in timeline.expired.items():
                     for messages in expired:
@@ -303,18 +314,42 @@ class Worker:
                     expired.clear()
         return found
 
-    def _hear(self, segment: Segment) -> None:
-        name = segment.stream
-        stream = next(s for s in self.catalog.streams.values() if s.name == name)
+    def _slice(self, segment: Segment, stream: Stream) -> Segment:
+        """What this worker takes of a segment."""
+        if segment.cut is not None:
+            self.shed()
+        return self.share.slice_of(segment, stream)
+
+    def shed(self) -> None:
+        """Hold only its own share from now on, if it holds the objects of all rows: what it is told
+        is cut for it."""
+        if self.share.is_whole and self.place.matrix.rows > 1:
+            self.share.shed()
+            if self.place.row:  # the first row has counted all until now
+                self.readings = dict.fromkeys(self.readings, 0)
+                self.late = dict.fromkeys(self.late, 0)
+
+    def _hear(self, segment: Segment, stream: Stream, number: int) -> None:
+        name, cut = segment.stream, segment.cut
+        if not segment.has_readings:
+            return
         messages = messages_of(stream, segment.table, self.dictionary)
-        in_time = self.clocks.tell_all(name, messages.times, segment.part)
+        whole = None if cut is None else Whole(cut.latest, cut.before)
+        in_time = self.clocks.tell_all(name, messages.times, segment.part, whole)
         if not in_time.all():
+            late = np.flatnonzero(~in_time & self.share.is_counted(stream, messages.keys))
+            if len(late):
+                self.late[name] += len(late)
+                place = int(late[-1] if cut is None else cut.places[late[-1]])
+                self.last_late[name] = number, place
+                self.aside.append(Segment(name, segment.table.take(pa.array(late))))
             messages = messages.take(np.flatnonzero(in_time))
-            self.aside.append(Segment(name, segment.table.filter(pa.array(~in_time))))
         if stream.key is None:
-            messages = messages.numbered(self.readings[name])
-        self.late[name] += int(len(in_time) - in_time.sum())
-        self.readings[name] += int(len(messages) - messages.gone.sum())
+            first = self.numbered.get(name, 0)
+            messages = messages.numbered(first)
+            self.numbered[name] = first + len(messages)
+        counted = ~messages.gone & self.share.is_counted(stream, messages.keys)
+        self.readings[name] += int(counted.sum())
         if name in self.gaps:
             self.gaps[name].hear(messages)
         else:
@@ -328,9 +363,9 @@ class Worker:
 
     # Answers
 
-    def probe(self, query: Query, table_of: TableOf) -> list[Found]:
+    def probe(self, query: Query, table_of: TableOf, moved: Moved = NOTHING) -> list[Found]:
         """This cell's part of the answer of a query now, registered or not."""
-        return self.trial(query, table_of)[0]
+        return self.trial(query, table_of, moved)[0]
 
     def observed(self, query: Query) -> Observed:
         """What has passed through the plan of a registered query."""
@@ -344,9 +379,13 @@ class Worker:
         blank = TriggerCounts()
         return {name: now.since(before.get(name, blank)) for name, now in self._counted.items()}
 
-    def trial(self, query: Query, table_of: TableOf) -> tuple[list[Found], Observed]:
-        """The answer of a query that is not registered, and what passed through its plan."""
-        return self._probed(query, table_of), self._seen
+    def trial(
+        self, query: Query, table_of: TableOf, moved: Moved = NOTHING
+    ) -> tuple[list[Found], Observed]:
+        """The answer of a query that is not registered, and what passed through its plan. Where
+        `wants_to_ask` wanted something, `moved` is what was told; it is forgotten again."""
+        with self.share.asking(query, table_of, moved):
+            return self._probed(query, table_of), self._seen
 
     def _probed(self, query: Query, table_of: TableOf) -> list[Found]:
         if query.trigger is not None:
@@ -358,7 +397,7 @@ class Worker:
         if timeline is None:
             timeline = self._open(query.streams, self._beginning(query.streams))
         content = None
-        if query.holds_readings and timeline.queries.get(query.name) == query:
+        if query.needs_history and timeline.queries.get(query.name) == query:
             content = timeline.cell.content(query.name)
         else:
             content = self._replay(asked, tables, timeline.instant, query.name)
@@ -374,6 +413,11 @@ class Worker:
                 mine.append(part)
         return mine
 
+    def beginning(self, streams: frozenset[str]) -> int:
+        """The instant at which a query over these streams would begin now."""
+        timeline = self.timelines.get(streams)
+        return self._beginning(streams) if timeline is None else timeline.instant
+
     def instant(self, query: Query) -> int:
         """The instant that a registered query has reached."""
         return self._timeline(query.streams).instant
@@ -381,24 +425,6 @@ class Worker:
     def objects(self, stream: str) -> int:
         """How many objects of its row this cell holds."""
         return len(self.timelines[frozenset((stream,))].cell.stores.subjects[stream])
-
-
-def _changed(
-    before: Definitions[Query], after: Definitions[Query], refreshed: set[str], reset: set[str]
-) -> tuple[list[Query], list[Query]]:
-    """The queries that end and those that begin, in order. One whose tables have other rows, or
-    whose streams begin anew, ends and begins again."""
-    ended, begun = after.since(before)
-    old, new = [before[key] for key in ended], [after[key] for key in begun]
-    if refreshed or reset:
-        known = set(begun)
-        again = [
-            query
-            for key, query in after.items()
-            if key not in known and (query.tables & refreshed or query.streams & reset)
-        ]
-        old, new = old + again, new + again
-    return old, new
 
 
 def _by_streams(queries: Sequence[Query]) -> Iterable[tuple[frozenset[str], list[Query]]]:
@@ -413,21 +439,6 @@ def _stage(catalog: Catalog) -> int:
     """The stage of what begins with a version of the catalog, the same in all cells; what ends with
     that version has the stage before it."""
     return 2 * catalog.version + 1
-
-
-def _in_order(told: Sequence[Told]) -> list[Told]:
-    """The inputs of a tick; those of sources without an order are put in the order of times."""
-    loose: dict[str, list[pa.Table]] = {}
-    for item in told:
-        if isinstance(item, Segment) and item.part == UNORDERED:
-            loose.setdefault(item.stream, []).append(item.table)
-    ordered: list[Told] = []
-    for stream, tables in loose.items():
-        table = pa.concat_tables(tables)
-        times = table.column(table.num_columns - 2).to_numpy()
-        ordered.append(Segment(stream, table.take(pa.array(np.argsort(times, kind="stable")))))
-    rest = [i for i in told if not (isinstance(i, Segment) and i.part == UNORDERED)]
-    return ordered + rest
 
 
 def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Messages:

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from place.model.schema import Stream
-from place.model.time import BEGINNING
+from place.model.time import BEGINNING, LATEST
 
 LONG_BEFORE = -(1 << 62)
+
+
+class Whole(NamedTuple):
+    """What has to be known of all readings that were told together, by whoever sees only some of
+    them: the latest time, and the latest time before each that is seen (None if all of them were in
+    the order of their times)."""
+
+    latest: int
+    before: NDArray[np.int64] | None = None
 
 
 @dataclass
@@ -45,25 +55,34 @@ class Clock:
         self._close(time - self.lateness - 1)
         return True
 
-    def tell_all(self, times: NDArray[np.int64], part: str | None = None) -> NDArray[np.bool_]:
+    def tell_all(
+        self, times: NDArray[np.int64], part: str | None = None, whole: Whole | None = None
+    ) -> NDArray[np.bool_]:
         """Take many readings in the order of their source, or of a partition of it. Which are in
-        time?
+        time? If these are only some of the readings that were told, `whole` tells of all of them.
 
         A late reading is older than one before it, so it cannot move the clock, and need not be
         left out.
         """
-        if not len(times):
+        if not len(times) and whole is None:
             return np.ones(0, np.bool_)
         known = LONG_BEFORE if self.closed is None else self.closed
         if part is not None:
             known = max(known, self.parts.get(part, LONG_BEFORE))
-        last = int(times.max()) - self.lateness - 1
-        if times.min() > max(known, last):  # no reading closes the instant of another
-            in_time = np.ones(len(times), np.bool_)
+        if whole is not None:
+            last = whole.latest - self.lateness - 1
         else:
-            closing = np.maximum.accumulate(times - self.lateness - 1)
+            last = int(times.max()) - self.lateness - 1
+        in_time: NDArray[np.bool_]
+        if not len(times) or times.min() > max(known, last):
+            in_time = np.ones(len(times), np.bool_)  # no reading closes the instant of another
+        else:
             before = np.full(len(times), known)
-            before[1:] = np.maximum(before[1:], closing[:-1])
+            if whole is None:
+                closing = np.maximum.accumulate(times - self.lateness - 1)
+                before[1:] = np.maximum(before[1:], closing[:-1])
+            elif whole.before is not None:
+                before = np.maximum(before, whole.before - self.lateness - 1)
             in_time = times > before
         if part is None:
             self._close(last)
@@ -115,10 +134,14 @@ class Clocks:
         return self._clocks[stream].tell(time)
 
     def tell_all(
-        self, stream: str, times: NDArray[np.int64], part: str | None = None
+        self,
+        stream: str,
+        times: NDArray[np.int64],
+        part: str | None = None,
+        whole: Whole | None = None,
     ) -> NDArray[np.bool_]:
         """Take readings of these times, in this order. Which are in time?"""
-        return self._clocks[stream].tell_all(times, part)
+        return self._clocks[stream].tell_all(times, part, whole)
 
     def meet(self, stream: str, parts: Iterable[str]) -> None:
         """Wait for readings of these partitions of a stream, too."""
@@ -156,6 +179,11 @@ class Clocks:
         nothing."""
         closed = [clock.closed for clock in self._clocks.values() if clock.closed is not None]
         return min(closed) if closed and len(closed) == len(self._clocks) else None
+
+    def slowest(self) -> int | None:
+        """How far the slowest stream is, which the history of another may have to wait for; None
+        while one of them has sent nothing."""
+        return self.floor() if len(self._clocks) > 1 else LATEST
 
     def now(self, streams: frozenset[str]) -> int:
         """The instant at which a statement about these streams takes effect: the last complete

@@ -165,6 +165,15 @@ class Sink:
     target: External
 
 
+@dataclass(frozen=True)
+class Pin:
+    """A time of a stream's past that is kept, however old it is."""
+
+    name: str
+    stream: str
+    at: int
+
+
 def find_column(columns: tuple[Column, ...], name: str) -> int | None:
     """The position of the column of that name, whatever its case."""
     folded = name.casefold()

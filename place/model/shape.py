@@ -88,6 +88,22 @@ def _check_positions(
             raise ShapeError(f"longitude {x:g} is not between -{longitudes:g} and {longitudes:g}")
 
 
+def show_shape(shape: Shape) -> str:
+    """A shape as it is written in CREATE REGION.
+
+    >>> show_shape(Circle(1, 2, 0.5))
+    'CIRCLE (1, 2, 0.5)'
+    """
+    if isinstance(shape, Rectangle):
+        return f"RECTANGLE ({shape.x1:g}, {shape.y1:g}, {shape.x2:g}, {shape.y2:g})"
+    if isinstance(shape, Circle):
+        return f"CIRCLE ({shape.x:g}, {shape.y:g}, {shape.r:g})"
+    rings = ", ".join(
+        "(" + ", ".join(f"{x:g} {y:g}" for x, y in ring) + ")" for ring in shape.rings
+    )
+    return f"POLYGON ({rings})"
+
+
 def rectangle_around(space: Space, x: float, y: float, xdist: float, ydist: float) -> Rectangle:
     """The rectangle of side lengths xdist and ydist centred on (x, y); metres in wgs84.
 

@@ -62,6 +62,8 @@ REGISTER QUERY alike AS SELECT c.id, s.id FROM Calls c, Ships s WHERE c.id <= s.
 TICKS = 3
 START = 1_767_225_600 * SECOND
 POLL = 0.05
+BESIDE = 15
+"""How much a process that only prepares something stands back behind others."""
 
 
 def demo_statements(objects: int, rate: int, seed: int) -> str:
@@ -123,12 +125,16 @@ class Compiling:
 
 @contextlib.contextmanager
 def compiled_meanwhile() -> Iterator[None]:
-    """Compile what is missing beside a pipeline that runs, without taking its time."""
-    compiling = Compiling(PARTS, together=False, nice=15)
+    """Compile what is missing beside a pipeline that runs, and keep the classes of Spark, without
+    taking its time."""
+    from place.runtime.spark.class_archive import made_meanwhile
+
+    compiling = Compiling(PARTS, together=False, nice=BESIDE)
     if compiling.is_needed:
         LOG.info("kernels are compiled beside it, once on this machine")
     try:
-        yield
+        with made_meanwhile(BESIDE):
+            yield
     finally:
         compiling.close()
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from place.engine.changes import from_deltas
-from place.engine.worker import Segment
+from place.engine.slices import Segment
 from place.errors import ConfigurationError
 from place.model.delta import Delta
 from place.model.reading import Advance
@@ -111,7 +111,7 @@ class InProcess:
         if isinstance(runtime, LocalRuntime):
             changes = runtime.take([Segment(self._stream.name, table)])
             taken.changelog = TickDeltas.of(tick, pieces_of(changes)).changelog(query=self._query)
-            for late in runtime.workers[0].aside:
+            for late in runtime.aside():
                 taken.rejected += late_readings(self._stream, late.table)
         else:
             deltas = self._session.feed(read_segment(self._stream, table))

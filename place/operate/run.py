@@ -168,9 +168,9 @@ class IdleClock:
         if objects and stream.timeout is not None:
             return True
         windows = [
-            window.duration or 0
+            length
             for query in self._runtime.catalog.queries.values()
             if stream.name in query.streams
-            for window in query.windows
+            for length in (query.dwell or 0, *(window.duration or 0 for window in query.windows))
         ]
         return since <= max(windows, default=-1) + (stream.evaluate or 0)

@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from place.errors import ConfigurationError, PlaceError, suggestion
 from place.model.time import parse_duration
@@ -36,7 +37,7 @@ from place.operate.options import (
 from place.operate.run import POLL, IdleClock
 from place.runtime.interface import durable, tick_of
 from place.runtime.tables import TableLoader
-from place.server.settings import MIB, Quota, Settings, is_loopback
+from place.server.settings import MIB, PMTILES, Quota, Settings, is_loopback
 from place.server.store import ServerStore
 from place.session import Session
 from place.sql.limits import CLIENTS, Limits
@@ -81,7 +82,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="ORIGIN",
         help="let pages of this origin ask, as often as needed; none without it",
     )
-    parser.add_argument("--basemap", metavar="URL", help="tiles, or a PMTiles file, for the map")
+    parser.add_argument(
+        "--basemap", metavar="URL", help="tiles, or a PMTiles archive (also a file), for the map"
+    )
     parser.add_argument(
         "--max-readings", type=positive, default=64, metavar="MIB", help="of one request (64)"
     )
@@ -196,11 +199,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
             raise ConfigurationError(
                 f"--cors {origin} is no origin", hint="write for example https://example.org"
             )
-    basemap = (arguments.basemap or "").removeprefix("pmtiles://")
-    if basemap and not basemap.startswith(("http://", "https://", "/")):
-        raise ConfigurationError(
-            f"--basemap {arguments.basemap} is no address", hint="it begins with https:// or /"
-        )
+    _check_basemap(arguments.basemap)
     if arguments.home.exists() and not arguments.home.is_dir():
         raise ConfigurationError(f"{arguments.home} is not a directory")
     local = is_loopback(arguments.host)
@@ -218,6 +217,30 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         most_connections=arguments.max_connections,
         most_of_one_address=arguments.max_per_address or (None if local else PER_ADDRESS),
     )
+
+
+def _check_basemap(given: str | None) -> None:
+    """Tiles have an address with places for their numbers; anything else is an archive, at an
+    address or in a file."""
+    if given is None:
+        return
+    address = given.removeprefix("pmtiles://")
+    if Path(address).is_file():
+        with Path(address).open("rb") as file:
+            if file.read(8) != PMTILES:
+                raise ConfigurationError(f"--basemap {given} is no PMTiles archive of version 3")
+        return
+    if not address.startswith(("http://", "https://", "/")):
+        raise ConfigurationError(
+            f"--basemap {given} is no address, and no file",
+            hint="it begins with https:// or /, or is the path of a PMTiles archive",
+        )
+    is_archive = urlsplit(address).path.endswith(".pmtiles")
+    if not is_archive and not all(part in address for part in ("{z}", "{x}", "{y}")):
+        raise ConfigurationError(
+            f"--basemap {given} names neither tiles nor an archive of them",
+            hint="write for example https://example.org/{z}/{x}/{y}.png or /maps/world.pmtiles",
+        )
 
 
 def _with_numbers(known: T, option: str, given: Sequence[str]) -> T:

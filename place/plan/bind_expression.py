@@ -16,13 +16,23 @@ from place.errors import PlaceError, suggestion
 from place.model.schema import column_names, find_column
 from place.model.time import parse_interval
 from place.model.types import LARGEST, Type, ValueMismatch, coerce
+from place.plan.bind_areas import bound_area
+from place.plan.bind_function import (
+    SCALARS,
+    bind_case,
+    bind_cast,
+    bind_concat,
+    bind_extract,
+    bind_function,
+    unknown_function,
+)
 from place.plan.bind_place import bind_distance
+from place.plan.evaluate import evaluate
 from place.plan.expression import (
     Aggregate,
     And,
     Arithmetic,
     ArithmeticOp,
-    Call,
     Column,
     Compare,
     CompareOp,
@@ -38,10 +48,9 @@ from place.plan.expression import (
     show,
 )
 from place.plan.query import Source
-from place.sql.statements import Inside, Position, position_of, wrong
+from place.sql.statements import Inside, InsideArea, Position, position_of, wrong
 
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
-FUNCTIONS = ("ABS", "COALESCE", "DISTANCE", "LENGTH", "LOWER", "UPPER")
 
 _COMPARISONS: dict[type[exp.Expr], CompareOp] = {
     exp.EQ: "=",
@@ -131,7 +140,14 @@ class ExpressionBinder:
             exp.In: self._in,
             exp.Like: self._like,
             exp.Anonymous: self._call,
+            exp.Case: self._case,
+            exp.Cast: self._cast,
+            exp.DPipe: lambda node: bind_concat(self.bind(node.this), self.bind(node.expression)),
+            exp.Extract: lambda node: bind_extract(
+                node.this.this, self.bind(node.expression), position_of(node)
+            ),
             Inside: self._inside,
+            InsideArea: self._area,
             **dict.fromkeys(_COMPARISONS, self._compare),
             **dict.fromkeys(_ARITHMETIC, self._arithmetic),
         }
@@ -344,43 +360,81 @@ class ExpressionBinder:
             return self._aggregate(node, name, place)
         if name == "DISTANCE":
             return self._distance(node, place)
-        if name not in FUNCTIONS:
-            raise wrong(
-                f"function {name} does not exist",
-                place,
-                hint="a POINT stands within DISTANCE: write DISTANCE(a, POINT (x, y))"
-                if name == "POINT"
-                else suggestion(name, (*AGGREGATES, *FUNCTIONS), "functions"),
-            )
+        if name == "NOW":
+            raise self._now(place)
+        if name not in SCALARS:
+            if name == "POINT":
+                hint = "a POINT stands within DISTANCE: write DISTANCE(a, POINT (x, y))"
+                raise wrong(f"function {name} does not exist", place, hint=hint)
+            raise unknown_function(name, AGGREGATES, place)
         if node.meta.get("distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
             raise wrong(f"{name} takes values", place, hint=f"write {name}(column)")
-        arguments = tuple(self.bind(argument) for argument in node.expressions)
-        if name == "COALESCE":
-            return self._coalesce(arguments, place)
-        wanted = "a number" if name == "ABS" else "a text"
-        good = (Type.BIGINT, Type.DOUBLE, Type.INTERVAL) if name == "ABS" else (Type.STRING,)
-        if len(arguments) != 1 or arguments[0].type not in (*good, Type.NULL):
-            raise wrong(f"{name} takes {wanted}", place, hint=f"write {name}(column)")
-        kind = arguments[0].type if name == "ABS" else Type.STRING
-        return Call(name, arguments, Type.BIGINT if name == "LENGTH" else kind)
+        return bind_function(name, tuple(self.bind(a) for a in node.expressions), place)
+
+    def _case(self, node: exp.Case) -> Expression:
+        """The conditions are those of the WHENs; behind CASE value they compare with it."""
+        conditions: list[Expression] = []
+        values: list[Expression] = []
+        for part in node.args["ifs"]:
+            if node.this is None:
+                conditions.append(self.condition(part.this))
+            else:
+                conditions.append(Compare("=", *self._comparable(node.this, part.this, part)))
+            values.append(self.bind(part.args["true"]))
+        default = node.args.get("default")
+        values.append(Constant(None, Type.NULL) if default is None else self.bind(default))
+        return bind_case(conditions, values, position_of(node))
+
+    def _cast(self, node: exp.Cast) -> Expression:
+        value, place = self.bind(node.this), position_of(node)
+        if isinstance(node.this, exp.Literal) and node.this.is_string:
+            return self._typed_literal(str(node.this.this), str(node.args["to"]), place)
+        return bind_cast(value, str(node.args["to"]), place)
+
+    def _typed_literal(self, text: str, kind: str, place: Position | None) -> Expression:
+        """`TIMESTAMP '…'`, `DATE '…'`, or a text that is cast: what is no such value is wrong."""
+        bound = bind_cast(Constant(text, Type.STRING), kind, place)
+        value = evaluate(bound, ())
+        if value is None:
+            raise wrong(
+                f"'{text}' is not a {kind.upper()}",
+                place,
+                hint=f"write for example {kind.upper()} '2026-01-31'"
+                if kind.upper() in ("TIMESTAMP", "DATE")
+                else None,
+            )
+        return Constant(value, bound.type)
+
+    def _now(self, place: Position | None) -> PlaceError:
+        """NOW() is refused: by it the answer would change at every instant, by the clock alone."""
+        return wrong(
+            "NOW() is the instant itself, so that an answer with it would change by the clock"
+            " alone",
+            place,
+            hint="a clause says how long something counts: WINDOW 5 MINUTES holds the readings of"
+            " the last five minutes, the stream's option timeout = '5 minutes' lets silent objects"
+            " go; a delta tells its instant anyway",
+        )
 
     def _distance(self, node: exp.Anonymous, place: Position | None) -> Expression:
         bound = bind_distance(node, self.sources, self.bind, self._shown)
-        if self.collect is not None and not self._within_aggregate:
-            raise wrong(
-                "DISTANCE is neither in GROUP BY nor within an aggregate",
-                place,
-                hint="write for example MIN(DISTANCE(a, b))",
-            )
+        self._need_group("DISTANCE", place, "MIN(DISTANCE(a, b))")
         return bound
 
-    def _coalesce(self, arguments: tuple[Expression, ...], place: Position | None) -> Expression:
-        kinds = {a.type for a in arguments} - {Type.NULL}
-        if kinds == {Type.BIGINT, Type.DOUBLE}:
-            kinds = {Type.DOUBLE}
-        if not arguments or len(kinds) > 1:
-            raise wrong("COALESCE takes values of one type", place)
-        return Call("COALESCE", arguments, kinds.pop() if kinds else Type.NULL)
+    def _area(self, node: InsideArea) -> Expression:
+        bound = bound_area(node, self.sources, self._shown)
+        example = "COUNT(CASE WHEN INSIDE Downtown THEN 1 END)"
+        self._need_group("INSIDE", position_of(node), example)
+        return bound
+
+    def _need_group(self, what: str, place: Position | None, example: str) -> None:
+        """Raise a StatementError where a place is read beside aggregates."""
+        if self.collect is not None and not self._within_aggregate:
+            raise wrong(
+                f"{what} is neither in GROUP BY nor within an aggregate",
+                place,
+                hint=f"write for example {example}",
+            )
 
     def _aggregate(self, node: exp.Anonymous, name: str, place: Position | None) -> Expression:
         if self.collect is None or self._within_aggregate:

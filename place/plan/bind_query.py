@@ -10,10 +10,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from place.errors import PlaceError
 from place.model.schema import Table
 from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, make_ring, settle
 from place.model.space import Space
+from place.model.time import parse_timestamp
 from place.model.types import Type, ValueMismatch, coerce
+from place.plan.bind_areas import bind_areas, bind_dwell, check_dwell
 from place.plan.bind_expression import ExpressionBinder
 from place.plan.bind_from import (
     bind_sources,
@@ -56,6 +59,12 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         space = centre.space
         if select.inside is not None:
             need_one_space(centre, sources[subject].relation, select.inside.at)
+    bind_areas(
+        select,
+        sources,
+        subject,
+        lambda clause, source, space: bind_inside(catalog, clause, sources, source, space),
+    )
     readable = sources + _hidden(catalog, inside, nearest)
     binder = ExpressionBinder(readable)
     placed = [(c, position_of(p)) for p in plain for c in conjuncts(binder.condition(p))]
@@ -79,10 +88,12 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         outputs=outputs.outputs,
         distinct=select.distinct,
         region=_region_name(catalog, select),
+        dwell=bind_dwell(select.inside),
     )
     query = _with_focals(catalog, place_window(query, select))
     check_objects(query, select)
     _check_combinations(query, select, predicates)
+    check_dwell(query, select.inside)
     return replace(query, hint=_bind_hint(query, select))
 
 
@@ -177,6 +188,14 @@ def _region_name(catalog: Catalog, select: Select) -> str | None:
     if select.inside is None or select.inside.region is None:
         return None
     return str(catalog.find("region", select.inside.region).name)
+
+
+def moment_of(literal: s.Literal) -> int:
+    """The instant that is written."""
+    try:
+        return parse_timestamp(str(literal.value))
+    except PlaceError as error:
+        raise wrong(error.message, literal.at, hint=error.hint) from None
 
 
 # WHERE

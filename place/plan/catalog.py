@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from place.errors import suggestion
-from place.model.schema import Region, Relation, Sink, Stream, Table
+from place.model.schema import Pin, Region, Relation, Sink, Stream, Table
 from place.model.table_rows import TableRows
 from place.model.types import Row
 from place.plan.definitions import Definitions
@@ -50,6 +50,7 @@ class Catalog:
     regions: Definitions[Region] = field(default_factory=Definitions)
     queries: Definitions[Query] = field(default_factory=Definitions)
     sinks: Definitions[Sink] = field(default_factory=Definitions)
+    pins: Definitions[Pin] = field(default_factory=Definitions)
     contents: Mapping[str, TableRows] = field(default_factory=dict, repr=False)
     texts: Mapping[str, Definitions[str]] = field(default_factory=dict, repr=False)
     """The statements that made definitions, by the kind of their store."""

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from place.model.shape import show_shape
 from place.plan import time_bounds
-from place.plan.explain import show_shape
 from place.plan.explain_trigger import show_reach
 from place.plan.expression import (
     Column,

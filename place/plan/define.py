@@ -17,6 +17,7 @@ from place.model.schema import (
     Archiving,
     Column,
     KeptTicks,
+    Pin,
     Region,
     Sink,
     Stream,
@@ -27,7 +28,7 @@ from place.model.segment import ARROW
 from place.model.shape import Circle, Shape, settle
 from place.model.space import Space
 from place.model.table_rows import TableRows
-from place.model.time import parse_duration
+from place.model.time import parse_duration, parse_timestamp
 from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
 from place.plan.bind_query import make_shape
 from place.plan.catalog import Catalog
@@ -255,6 +256,27 @@ def define_sink(statement: s.CreateSink, catalog: Catalog) -> Sink:
     if statement.queries is not None:
         queries = tuple(catalog.find_told(name).name for name in statement.queries)
     return Sink(statement.name.text, queries, define_target(statement.target))
+
+
+def define_pin(statement: s.CreatePin, catalog: Catalog) -> Pin:
+    """The pin of a CREATE PIN; its stream must have an archive."""
+    stream: Stream = catalog.find("stream", statement.stream)
+    if stream.archiving is None:
+        raise wrong(
+            f'stream "{stream.name}" has no archive',
+            statement.stream.at,
+            hint="create it with archive = 'all' to keep its past",
+        )
+    moment = statement.moment.value
+    try:
+        at = parse_timestamp(moment) if isinstance(moment, str) else None
+    except PlaceError as error:
+        raise wrong(error.message, statement.moment.at, hint=error.hint) from None
+    if at is None:
+        raise wrong(
+            "a pin is of a time", statement.moment.at, hint="write AS OF '2026-01-31 12:00:00'"
+        )
+    return Pin(statement.name.text, stream.name, at)
 
 
 # Columns

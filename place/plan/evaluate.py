@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from place.model import space as spaces
-from place.model.time import EARLIEST, LATEST
-from place.model.types import LARGEST, SMALLEST, Row, Type, Value
+from place.model.shape import contains
+from place.model.types import Row, Type, Value
 from place.plan.expression import (
     OVER_VALUES,
     Aggregate,
@@ -30,12 +30,15 @@ from place.plan.expression import (
     In,
     IsNull,
     IsTruth,
+    Lies,
     Like,
     Negate,
     Not,
     Or,
     children,
 )
+from place.plan.functions import bounded
+from place.plan.functions import call as call_function
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -83,6 +86,9 @@ def evaluate(expression: Expression, rows: Sequence[Row]) -> Any:
             if None in places:
                 return None
             return bounded(spaces.distance(space, *map(float, places)), Type.DOUBLE)
+        case Lies(x=x, y=y, area=area, space=space):
+            place = evaluate(x, rows), evaluate(y, rows)
+            return None if None in place else contains(area, space, *map(float, place))
 
 
 def compare(op: str, left: Any, right: Any) -> bool | None:
@@ -225,34 +231,11 @@ def _remainder(left: Any, right: Any) -> Any:
     return -size if left < 0 else size
 
 
-def bounded(value: Any, kind: Type) -> Value:
-    """The value if it is one of its type: finite, within 64 bits, within the calendar."""
-    if kind is Type.DOUBLE:
-        return float(value) + 0.0 if math.isfinite(value) else None
-    if kind is Type.TIMESTAMP:
-        return int(value) if EARLIEST <= value <= LATEST else None
-    return int(value) if SMALLEST <= value <= LARGEST else None
-
-
 def call(function: str, values: list[Any], kind: Type) -> Value:
-    """A scalar function of values; all but COALESCE and aggregates are NULL on NULL."""
-    if function == "COALESCE":
-        found = next((value for value in values if value is not None), None)
-        return float(found) if kind is Type.DOUBLE and found is not None else found
+    """A scalar function, or an aggregate over the values that are not NULL."""
     if function in OVER_VALUES:
         return _aggregated(function, [value for value in values if value is not None], kind)
-    (value,) = values
-    if value is None:
-        return None
-    match function:
-        case "ABS":
-            return bounded(abs(value), kind)
-        case "LENGTH":
-            return len(value)
-        case "LOWER":
-            return str(value).lower()
-        case _:
-            return str(value).upper()
+    return call_function(function, values, kind)
 
 
 def aggregate(function: Aggregate, rows: Sequence[Sequence[Row]]) -> Value:

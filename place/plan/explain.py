@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from place.model.schema import Stream
-from place.model.shape import Circle, Rectangle, Shape
+from place.model.shape import Shape, show_shape
 from place.model.space import Space
 from place.model.time import format_interval
 from place.plan.expression import show, show_aggregate
 from place.plan.logical import (
     Distinct,
+    Dwell,
     Group,
     Inside,
     Join,
@@ -36,6 +37,7 @@ from place.plan.logical import (
 )
 from place.plan.query import Around, Focal, Nearest, Source, Window
 
+DWELL = "dwell"
 SCAN, INSIDE, SELECT, JOIN, CHOOSE, GROUP, ANSWER = (
     "scan",
     "inside",
@@ -84,18 +86,6 @@ def show_area(area: Shape | Around, space: Space) -> str:
         kind = "circle of radius" if len(area.extents) == 1 else "rectangle"
         return f"{kind} {size} around {show_focal(area.focal)}"
     return show_shape(area)
-
-
-def show_shape(shape: Shape) -> str:
-    """A shape as it is written in CREATE REGION."""
-    if isinstance(shape, Rectangle):
-        return f"RECTANGLE ({shape.x1:g}, {shape.y1:g}, {shape.x2:g}, {shape.y2:g})"
-    if isinstance(shape, Circle):
-        return f"CIRCLE ({shape.x:g}, {shape.y:g}, {shape.r:g})"
-    rings = ", ".join(
-        "(" + ", ".join(f"{x:g} {y:g}" for x, y in ring) + ")" for ring in shape.rings
-    )
-    return f"POLYGON ({rings})"
 
 
 def explain(plan: Plan, observed: Observed | None = None) -> list[str]:
@@ -151,6 +141,7 @@ def _keys(plan: Plan) -> dict[int, str]:
         (Scan, SCAN),
         (Inside, INSIDE),
         (MeetRegions, INSIDE),
+        (Dwell, DWELL),
         (Select, SELECT),
         (Join, JOIN),
         (JoinElements, JOIN),
@@ -199,6 +190,8 @@ def _describe(plan: Plan, node: Node) -> str:
             return f"Select {show(condition)}"
         case Inside(area=area):
             return f"Inside {show_area(area, plan.query.space)}"
+        case Dwell(duration=duration):
+            return f"Stay for {format_interval(duration)}"
         case MeetRegions():
             return "Meet objects with the regions of the query table"
         case PairPrevious():

@@ -12,12 +12,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from place.model.shape import show_shape
 from place.model.space import Space
 from place.model.time import format_interval
 from place.model.types import Row
 from place.plan import time_bounds
 from place.plan.catalog import Catalog
-from place.plan.explain import Observed, show_shape
+from place.plan.explain import Observed
 from place.plan.expression import show
 from place.plan.infer import Sorted, constraints_of, sort_conditions, trigger_of
 from place.plan.query import Query

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from place.model.shape import Shape, show_shape
 from place.model.space import Space
 from place.model.types import Type, Value, format_value
 
@@ -109,8 +110,12 @@ class In:
 
 @dataclass(frozen=True)
 class Call:
-    """A scalar function: ABS, COALESCE, LENGTH, LOWER or UPPER; or an aggregate over the values of
-    its arguments (`OVER_VALUES`), which are those of a set of variables of a trigger."""
+    """A scalar function of `place/plan/functions.py`; or an aggregate over the values of its
+    arguments (`OVER_VALUES`), which are those of a set of variables of a trigger.
+
+    CASE has conditions and values in turn, and the value of ELSE at the end. `EXTRACT HOUR` and
+    `DATE_TRUNC DAY` have their unit in the name, so that it is part of a query's shape.
+    """
 
     function: str
     arguments: tuple[Expression, ...]
@@ -130,6 +135,19 @@ class Distance:
     type: Type = Type.DOUBLE
 
 
+@dataclass(frozen=True)
+class Lies:
+    """`INSIDE area` as a condition: does a place lie in a region that stays? NULL where the place
+    is. `region` is the name that the area was written by."""
+
+    x: Expression
+    y: Expression
+    area: Shape
+    space: Space
+    region: str | None = None
+    type: Type = Type.BOOLEAN
+
+
 Expression = (
     Column
     | Constant
@@ -145,6 +163,7 @@ Expression = (
     | In
     | Call
     | Distance
+    | Lies
 )
 
 
@@ -175,6 +194,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return arguments
         case Distance(ax=ax, ay=ay, bx=bx, by=by):
             return ax, ay, bx, by
+        case Lies(x=x, y=y):
+            return x, y
         case Negate() | Not() | IsNull() | IsTruth():
             return (expression.operand,)
 
@@ -189,6 +210,13 @@ def columns_of(expression: Expression) -> frozenset[Column]:
             found.add(node)
         stack.extend(children(node))
     return frozenset(found)
+
+
+def regions_of(expression: Expression) -> frozenset[str]:
+    """The named regions that an expression was written with."""
+    own = frozenset((expression.region,)) if isinstance(expression, Lies) else frozenset()
+    inner = (regions_of(child) for child in children(expression))
+    return frozenset(name for name in own.union(*inner) if name is not None)
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
@@ -243,6 +271,8 @@ def substitute(expression: Expression, put: Callable[[Column], Expression]) -> E
                 bx=substitute(bx, put),
                 by=substitute(by, put),
             )
+        case Lies(x=x, y=y):
+            return replace(expression, x=substitute(x, put), y=substitute(y, put))
         case Negate() | Not() | IsNull() | IsTruth():
             return replace(expression, operand=substitute(expression.operand, put))
 
@@ -273,10 +303,32 @@ def show(expression: Expression) -> str:
             return f"{_operand(operand)} LIKE {_operand(pattern)}"
         case In(operand=operand, values=values):
             return f"{_operand(operand)} IN ({', '.join(map(show, values))})"
-        case Call(function=function, arguments=arguments):
-            return f"{function}({', '.join(map(show, arguments))})"
+        case Call():
+            return _show_call(expression)
         case Distance(ax=ax, ay=ay, bx=bx, by=by):
             return f"DISTANCE({_place(ax, ay)}, {_place(bx, by)})"
+        case Lies(x=x, y=y, area=area, region=region):
+            whose = _place(x, y)
+            who = "" if whose.startswith("POINT") else f"{whose} "
+            return f"{who}INSIDE {region or show_shape(area)}"
+
+
+def _show_call(call: Call) -> str:
+    shown = [show(argument) for argument in call.arguments]
+    name, _, part = call.function.partition(" ")
+    if name == "CASE":
+        cases = zip(shown[:-1:2], shown[1::2], strict=True)
+        whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in cases)
+        return f"CASE {whens} ELSE {shown[-1]} END"
+    if name in ("CAST", "TEXT"):
+        return f"CAST({shown[0]} AS {call.type.value})"
+    if name == "EXTRACT":
+        return f"EXTRACT({part.removeprefix('INTERVAL ')} FROM {shown[0]})"
+    if name == "DATE_TRUNC":
+        return f"DATE_TRUNC('{part.lower()}', {shown[0]})"
+    if name == "||":
+        return " || ".join(map(_operand, call.arguments))
+    return f"{name}({', '.join(shown)})"
 
 
 def _place(x: Expression, y: Expression) -> str:
@@ -288,7 +340,8 @@ def _place(x: Expression, y: Expression) -> str:
 
 
 def _operand(expression: Expression) -> str:
-    simple = isinstance(expression, Column | Constant | Call | Distance)
+    simple = isinstance(expression, Column | Constant | Call | Distance | Lies)
+    simple = simple and not (isinstance(expression, Call) and expression.function == "||")
     return show(expression) if simple else f"({show(expression)})"
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from place.errors import PlaceError
 from place.model.types import coerce
 from place.plan.bind_possible import check_possible
-from place.plan.bind_query import bind_inside, bind_nearest, bind_query
+from place.plan.bind_query import bind_inside, bind_nearest, bind_query, moment_of
 from place.plan.catalog import Catalog, fold
 from place.plan.expression import Constant, conjuncts
 from place.plan.query import Query, Source
@@ -169,6 +169,8 @@ FORMS = Forms()
 def _bind(catalog: Catalog, statement: s.RegisterQuery) -> Query:
     """The query of a statement, bound from nothing."""
     query = bind_query(catalog, statement.name.text, statement.select)
+    if statement.since is not None:
+        query = replace(query, since=moment_of(statement.since))
     return replace(query, arrivals=True) if statement.arrivals else query
 
 
@@ -275,6 +277,8 @@ def _one_difference(one: Any, other: Any) -> tuple[Path, Constant] | None:
         return None
     if isinstance(one, Constant):
         return ((), other) if one.type is other.type else None
+    if not is_dataclass(one):  # a number of a region in WHERE, say
+        return None
     found: list[tuple[Path, Constant]] = []
     for each in fields(one):
         mine, theirs = getattr(one, each.name), getattr(other, each.name)

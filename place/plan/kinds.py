@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from place.model.schema import Region, Sink, Stream, Table
+from place.model.shape import show_shape
 from place.model.table_rows import TableRows
 from place.model.types import Row, Type
 from place.plan.bind_trigger import bind_trigger
 from place.plan.catalog import Catalog, fold
-from place.plan.define import Load, define_region, define_sink, define_stream, define_table
-from place.plan.explain import show_shape
+from place.plan.define import (
+    Load,
+    define_pin,
+    define_region,
+    define_sink,
+    define_stream,
+    define_table,
+)
 from place.plan.forms import FORMS
 from place.plan.query import Query
 from place.sql import statements as s
@@ -83,6 +90,11 @@ def _sinks_of(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
             yield "sink", sink.name
 
 
+def _readers_of_stream(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
+    yield from _queries_that(lambda query, stream: stream in query.streams)(catalog, name)
+    yield from (("pin", pin.name) for pin in catalog.pins.values() if pin.stream == name)
+
+
 def _nobody(catalog: Catalog, name: str) -> Iterator[tuple[str, str]]:
     return iter(())
 
@@ -146,7 +158,7 @@ _TEXT, _NUMBER = Type.STRING, Type.BIGINT
 _ENTRIES: dict[str, dict[str, Any]] = {
     "stream": {
         "define": lambda catalog, statement, load: (define_stream(statement), None),
-        "users": _queries_that(lambda query, name: name in query.streams),
+        "users": _readers_of_stream,
         "listed": (
             ("objects", _NUMBER),
             ("readings", _NUMBER),
@@ -192,6 +204,12 @@ _ENTRIES: dict[str, dict[str, Any]] = {
         "listed": (("queries", _TEXT), ("target", _TEXT)),
         "row": _sink_row,
         "public": False,
+    },
+    "pin": {
+        "define": lambda catalog, statement, load: (define_pin(statement, catalog), None),
+        "users": _nobody,
+        "listed": (("stream", _TEXT), ("time", Type.TIMESTAMP)),
+        "row": lambda catalog, pin, counts: (pin.stream, pin.at),
     },
 }
 

@@ -46,6 +46,14 @@ class Inside:
 
 
 @dataclass(frozen=True)
+class Dwell:
+    """Only objects that have been in the region for so long pass."""
+
+    duration: int
+    input: Node
+
+
+@dataclass(frozen=True)
 class MeetRegions:
     """Objects meet the regions of a query table."""
 
@@ -120,6 +128,7 @@ Node = (
     Scan
     | Select
     | Inside
+    | Dwell
     | MeetRegions
     | PairPrevious
     | Join
@@ -204,6 +213,9 @@ def initial(query: Query) -> Node:
             for scan, source in zip(scans, query.sources, strict=True)
         )
         return _clauses(query, JoinElements(None, first, tuple(others)))
+    if query.dwell is not None and query.inside is not None:
+        # How long an object stays does not depend on what else is asked of it now.
+        node = Dwell(query.dwell, Inside(query.inside, node))
     # What the object meets or is paired with stands below the tables, wherever FROM names it.
     for i, source in enumerate(query.sources):
         if table is not None and i == table.source:
@@ -221,7 +233,7 @@ def _clauses(query: Query, node: Node) -> Node:
     window = query.window
     if query.where is not None:
         node = Select(query.where, node)
-    if query.inside is not None:
+    if query.inside is not None and query.dwell is None:
         node = Inside(query.inside, node)
     if query.nearest is not None:
         node = NearestK(query.nearest, node)

@@ -14,7 +14,7 @@ from place.model.schema import Relation, Stream
 from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
-from place.plan.expression import Aggregate, Expression
+from place.plan.expression import Aggregate, Expression, regions_of
 from place.plan.trigger import Trigger
 
 
@@ -132,8 +132,12 @@ class Query:
     """Where INSIDE has to stand in the plan: `INSIDE FIRST` or `INSIDE LAST`."""
     arrivals: bool = False
     """EMIT ARRIVALS: only rows that join the answer are told, never those that leave."""
+    since: int | None = None
+    """The time of the past at which it began; None of a query that began when it was registered."""
     trigger: Trigger | None = None
     """What makes it a trigger, whose rows are alerts; None of a query."""
+    dwell: int | None = None
+    """`INSIDE … FOR`: how long an object must have been in the region without a break."""
     form: str | None = field(default=None, compare=False, repr=False)
     """Queries of one form were written alike but for literals; it says nothing about meaning."""
 
@@ -150,7 +154,16 @@ class Query:
     @property
     def regions(self) -> tuple[str, ...]:
         """The named regions that were written, which therefore cannot be dropped."""
-        own = () if self.region is None else (self.region,)
+        own: tuple[str, ...] = () if self.region is None else (self.region,)
+        read = [
+            self.where,
+            self.having,
+            *(self.groups or ()),
+            *(a.argument for a in self.aggregates),
+        ]
+        read += [output.expression for output in self.outputs]
+        asked = frozenset().union(*(regions_of(each) for each in read if each is not None))
+        own += tuple(sorted(asked - {*own}))
         return own if self.trigger is None else own + self.trigger.region_names
 
     @property
@@ -196,6 +209,11 @@ class Query:
     def holds_readings(self) -> bool:
         """Has it a window, of its one stream or of a source? A trigger holds readings, too."""
         return len(self.windows) > 0 or self.trigger is not None
+
+    @property
+    def needs_history(self) -> bool:
+        """Does what it holds depend on more than objects, tables and focal objects now?"""
+        return self.holds_readings or self.dwell is not None
 
     @cached_property
     def streams(self) -> frozenset[str]:

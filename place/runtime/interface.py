@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.errors import ConfigurationError
 from place.model.delta import Answer, Delta
 from place.model.reading import Input
 from place.model.schema import Stream
+from place.model.types import Row
 from place.plan.catalog import Catalog
 from place.plan.explain import Observed
 from place.plan.logical import Plan
+from place.plan.past import Question
 from place.plan.query import Query
+from place.runtime.archive import Archive
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions
@@ -41,11 +45,21 @@ def check_rows(rows: int, most: int | None) -> None:
         raise TooManyRows(rows)
 
 
+@dataclass(frozen=True)
+class Recalled:
+    """What a question about the past is answered with, and what had to be read for it."""
+
+    rows: list[Row]
+    reads: tuple[str, ...] = ()
+
+
 class Runtime(Protocol):
     """Keeps every answer right, and says what changed."""
 
     name: str
     catalog: Catalog
+    archive: Archive
+    """The past of its streams: the one place where a runtime says which archive it has."""
     listener: Listener | None
     """Gets the deltas of ticks that no call waits for."""
 
@@ -67,6 +81,10 @@ class Runtime(Protocol):
 
     def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query now; a TooManyRows instead of more than `most` rows."""
+
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with, whose range the archive has; a
+        TooManyRows instead of more than `most` rows."""
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""

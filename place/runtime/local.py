@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from place.engine.answers import Answers
+from place.engine.answers import Answers, merge
 from place.engine.changes import Change, settle
 from place.engine.checkpoint import load_worker, save_worker
 from place.engine.columns import Dictionary
 from place.engine.compile import compile_query
 from place.engine.matrix import Matrix
 from place.engine.partial_answers import Found, PartialAnswer, is_merged
-from place.engine.worker import PROBE, Segment, Told, Worker
+from place.engine.slices import Segment, Told
+from place.engine.worker import PROBE, Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
@@ -26,15 +27,23 @@ from place.model.segment import make_segment
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
+from place.plan.past import Question
 from place.plan.planner import make_plan
 from place.plan.query import Query
+from place.runtime.archive import Archive
+from place.runtime.catch_up import CaughtUp, apart, catch_up
 from place.runtime.durable.home import Home
 from place.runtime.durable.local_log import LocalLog
+from place.runtime.durable.storage import Storage
 from place.runtime.intake.check import last_late
-from place.runtime.interface import Listener, Runtime, check_rows
+from place.runtime.interface import Listener, Recalled, Runtime, check_rows
 from place.runtime.journal import FILE as JOURNAL
 from place.runtime.journal import Journal, replay
+from place.runtime.memory_archive import MemoryArchive
+from place.runtime.recall import recall
+from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.store import CatalogStore
+from place.runtime.together import asking, become_all
 from place.sql.limits import current
 
 
@@ -51,8 +60,11 @@ class LocalRuntime:
         self._home = Home(home, "log") if home is not None else None
         self._store = CatalogStore(home)
         self._log: LocalLog | None = None
+        self.repository: Repository | None = None
         self.catalog = Catalog()
         self.workers = [Worker(place, threads) for place in self._matrix.places()]
+        self._memory = MemoryArchive()
+        self.archive: Archive = self._memory
         self._answers = Answers(Dictionary())
         self._reasons: dict[str, str] = {}
         if home is not None:
@@ -65,12 +77,16 @@ class LocalRuntime:
     def _open(self, home: Path) -> None:
         """Begin with the states that were saved last, and take what came since."""
         self._log = LocalLog(home, f"{self._matrix.rows}x{self._matrix.columns}")
+        repository = Repository(Storage(str(home.absolute())), self._ticks, self._store.load)
+        self.repository = self.archive = repository
+        self._log.archived = lambda: repository.passed
         self._load(self._log)
         if self._log.beginning.tick == 0 and (home / JOURNAL).exists():
             self._take_journal(home)
         assert self._home is not None
         if self._home.about["kind"] != "log":
             self._home.remember(kind="log")
+        repository.open(self._log.newest, self._store.load())
         for tick in self._log.since():
             began = time.perf_counter()
             if tick.catalog != self.catalog.version:
@@ -79,8 +95,20 @@ class LocalRuntime:
             self._log.count(tick.told, time.perf_counter() - began)
         if self._store.version() != self.catalog.version:  # killed before the log had it
             self._follow(self._store.load())
-            self._log.append(self.catalog.version, [])
+            self._append([])
+            repository.told(self._log.tick, self.catalog)
+        self._log.sweep()
         self._log.tend(self.workers, self._reasons)
+
+    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
+        """The ticks of the log after one, for the repository."""
+        assert self._log is not None
+        return (TickOfLog(*each) for each in self._log.after(tick))
+
+    def _append(self, told: Sequence[Told]) -> None:
+        """Put a tick into the log."""
+        assert self._log is not None
+        self._log.append(self.catalog.version, told, self.workers[0].clocks.times())
 
     def _load(self, log: LocalLog) -> None:
         states = log.states()
@@ -92,6 +120,12 @@ class LocalRuntime:
             load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
             for worker, state in zip(self.workers, states, strict=True)
         ]
+        self.remember_answers()
+
+    def remember_answers(self) -> None:
+        """Know the answers that several cells hold together, from what these have loaded."""
+        catalog = self.catalog
+        self._answers = Answers(Dictionary())
         for query in catalog.queries.values():
             if query.trigger is None and self._is_merged(query):
                 parts = [
@@ -119,6 +153,8 @@ class LocalRuntime:
 
     def close(self) -> None:
         """Stop; what was durable stays."""
+        if self.repository is not None:
+            self.repository.close()
         if self._log is not None:
             self._log.close()
         self._store.close()
@@ -134,26 +170,30 @@ class LocalRuntime:
         before = self.catalog
         _, begun = catalog.queries.since(before.queries)
         states = _States(self.workers, before, catalog) if begun else None
+        with deadline.at_most(current().seconds if begun else None):
+            caught_up = self._caught_up(catalog)
         self._store.save(before, catalog)
         try:
             with deadline.at_most(current().seconds if begun else None):
-                found = self._become(catalog)
+                found = self._become(catalog, caught_up)
         except OutOfTime:
             assert states is not None
             self.catalog = replace(before, version=catalog.version + 1)
             self.workers = states.workers(self.catalog)
             self._store.save(catalog, self.catalog)
             raise
-        if self._log is not None:
-            self._log.append(catalog.version, [])
-        return self._settled(found)
+        if self._log is not None and self.repository is not None:
+            self._append([])
+            self.repository.told(self._log.tick, catalog)
+        return self._settled(found, caught_up)
 
     def feed(self, inputs: Sequence[Input]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
-        if self._log is None:
+        if self._log is None or self.repository is None:
             return self._take(inputs)
         told = told_of(self.catalog, inputs)
-        self._log.append(self.catalog.version, told)
+        self._append(told)
+        self.repository.told(self._log.tick, self.catalog)
         began = time.perf_counter()
         deltas = _deltas(self.take(told))
         self._log.count(told, time.perf_counter() - began)
@@ -172,6 +212,10 @@ class LocalRuntime:
         """The answer of any query now, registered or not."""
         return self._probe(query, most, current().seconds)
 
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with."""
+        return recall(self.archive, question, most)
+
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
         return plan_of(self, query)
@@ -185,8 +229,8 @@ class LocalRuntime:
         found: list[Found] = []
         seen = []
         with self._at_most(current().seconds):
-            for worker in self.workers:
-                some, observed = worker.trial(query, self.catalog.arrow_of)
+            for worker, moved in asking(self.workers, self.catalog, query):
+                some, observed = worker.trial(query, self.catalog.arrow_of, moved)
                 found += some
                 seen.append(observed)
         merge(found, answers)
@@ -198,34 +242,64 @@ class LocalRuntime:
         rows = [worker for worker in self.workers if worker.place.column == 0]
         return {
             "objects": sum(worker.objects(name) for worker in rows),
-            "readings": rows[0].readings[name],
-            "late": rows[0].late[name],
+            "readings": sum(worker.readings[name] for worker in rows),
+            "late": sum(worker.late[name] for worker in rows),
         }
 
     def reason(self, stream: str) -> str | None:
         """Why a reading of a stream was set aside last: one that is wrong is never taken."""
         name = self.catalog.streams[fold(stream)].name
-        return self._reasons.get(name) if self.workers[0].late[name] else None
+        return self._reasons.get(name) if self.statistics(name)["late"] else None
 
     def _follow(self, catalog: Catalog) -> list[Delta]:
         """Go over to a version that was accepted, however long it takes."""
-        return self._settled(self._become(catalog))
+        caught_up = self._caught_up(catalog)
+        return self._settled(self._become(catalog, caught_up), caught_up)
 
-    def _become(self, catalog: Catalog) -> list[Found]:
-        self.catalog = catalog
+    def _caught_up(self, catalog: Catalog) -> dict[str, CaughtUp]:
+        """What queries of a new version have told that begin in the past."""
+        _, begun = catalog.queries.since(self.catalog.queries)
+        found = {}
+        for query in (catalog.queries[key] for key in begun):
+            if query.since is not None:
+                now = self.workers[0].beginning(query.streams)
+                past = catch_up(self.archive, catalog, query, now, self._matrix)
+                found[query.name] = past
+        return found
+
+    def _become(self, catalog: Catalog, caught_up: Mapping[str, CaughtUp]) -> list[Found]:
+        before, self.catalog = self.catalog, catalog
+        self._memory.follow(catalog.streams.values())
+        for key, stream in before.streams.items():
+            if before.revisions.get(key) != catalog.revisions.get(key):
+                self._memory.forget(stream.name)
         for dropped in self._reasons.keys() - {stream.name for stream in catalog.streams.values()}:
             del self._reasons[dropped]
-        return [
-            each for worker in self.workers for each in worker.become(catalog, catalog.arrow_of)
+        held = [
+            {name: past.contents[number] for name, past in caught_up.items()}
+            for number in range(len(self.workers))
         ]
+        return become_all(self.workers, catalog, held)
 
-    def _settled(self, found: Iterable[Found]) -> list[Delta]:
-        return _deltas(settle(merge(found, self._answers)))
+    def _settled(
+        self, found: Iterable[Found], caught_up: Mapping[str, CaughtUp] | None = None
+    ) -> list[Delta]:
+        settled = settle(merge(found, self._answers))
+        if not caught_up:
+            return _deltas(settled)
+        others, first = apart(settled, caught_up)
+        for name, past in caught_up.items():
+            others += past.told(first[name])
+        return _deltas(others)
 
     def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
         tables = self.catalog.arrow_of
         with self._at_most(seconds):
-            found = [each for worker in self.workers for each in worker.probe(query, tables)]
+            found = [
+                each
+                for worker, moved in asking(self.workers, self.catalog, query)
+                for each in worker.probe(query, tables, moved)
+            ]
             changes = settle(merge(found, Answers(Dictionary())))
         check_rows(sum(map(len, changes)), most)
         return Counter(delta.row for change in changes for delta in change.deltas())
@@ -247,10 +321,26 @@ class LocalRuntime:
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick by columns, in memory only: the settled changes that follow."""
         found = [each for worker in self.workers for each in worker.take(told)]
-        for late in self.workers[0].aside:
+        for late in self.aside():
             definition = self.catalog.streams[fold(late.stream)]
             self._reasons[late.stream] = last_late(definition, late.table)
+        if self.repository is None:
+            self._archive(told)
         return settle(merge(found, self._answers))
+
+    def _archive(self, told: Sequence[Told]) -> None:
+        """Keep what the archive wants of a tick, and how far streams are complete."""
+        times = self.workers[0].clocks.times()
+        for stream in self.catalog.streams.values():
+            if stream.archiving is not None:
+                self._memory.take(stream, told, times[stream.name])
+
+    def aside(self) -> list[Segment]:
+        """The readings of the last tick that were late; the last of each stream at the end."""
+        rows = [worker for worker in self.workers if worker.place.column == 0]
+        rows = [worker for worker in rows if not worker.share.is_whole] or rows[:1]
+        found = [(row.last_late[late.stream], late) for row in rows for late in row.aside]
+        return [late for _, late in sorted(found, key=lambda each: each[0])]
 
 
 class _States:
@@ -277,11 +367,9 @@ class _States:
             again = load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
             again.clocks.set_times(*clocks)
             read = {query.streams for query in catalog.queries.values()}
-            again.timelines = {
-                streams: line
-                for streams, line in again.timelines.items()
-                if len(streams) == 1 or streams in read
-            }
+            for streams in [s for s in again.timelines if len(s) > 1 and s not in read]:
+                del again.timelines[streams]
+            again.share.tidy()
             made.append(again)
         return made
 
@@ -290,19 +378,6 @@ def plan_of(runtime: Runtime, query: Query) -> Plan:
     """The plan of a query by what its cells have seen of it, if it is registered."""
     is_registered = runtime.catalog.queries.get(fold(query.name)) == query
     return make_plan(query, runtime.analyze(query).knowledge if is_registered else None)
-
-
-def merge(found: Iterable[Found], answers: Answers) -> list[Change]:
-    """Put together what cells have found: finished changes, and parts of answers, which `answers`
-    merges."""
-    changes: list[Change] = []
-    parts: list[PartialAnswer] = []
-    for each in found:
-        if isinstance(each, PartialAnswer):
-            parts.append(each)
-        else:
-            changes.append(each)
-    return changes + answers.take(parts)
 
 
 def _deltas(changes: list[Change]) -> list[Delta]:

@@ -18,12 +18,15 @@ from place.model.reading import Input, Reading
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
+from place.plan.past import Question
 from place.plan.query import Query
+from place.runtime.archive import Archive
 from place.runtime.durable.home import Home
 from place.runtime.intake.check import late_reading
-from place.runtime.interface import Listener, check_rows
+from place.runtime.interface import Listener, Recalled, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
+from place.runtime.reference_past import ReferenceArchive, recalled
 from place.runtime.reference_trigger import alerts
 from place.runtime.store import CatalogStore
 
@@ -44,6 +47,10 @@ class ReferenceRuntime:
         self._clocks = Clocks()
         self._answers: dict[str, Answer] = {}
         self._evaluated: dict[str, int] = {}
+        self._past = ReferenceArchive(
+            lambda: self._readings, self._clocks.closed, lambda name: self.world.stream(name)
+        )
+        self.archive: Archive = self._past
         self._since: dict[str, int] = {}
         """When each trigger was registered, or began anew."""
         replay(self._journal, lambda v: self._become(self._store.load(v)), self._take)
@@ -88,6 +95,12 @@ class ReferenceRuntime:
         found = answer(query, self.world, self._clocks.now(query.streams))
         check_rows(found.total(), most)
         return found
+
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with, from its definition."""
+        rows = recalled(self._past, question)
+        check_rows(len(rows), most)
+        return Recalled(rows)
 
     def plan(self, query: Query) -> Plan:
         """The clauses in their order."""
@@ -151,11 +164,23 @@ class ReferenceRuntime:
                 self._answers[key] = Counter()
                 self._evaluated[key] = self._clocks.join(query.streams)
                 self._since[key] = self._evaluated[key]
+                deltas += self._catch_up(key, query)
                 deltas += self._evaluate(key, query, self._evaluated[key])
             elif refreshed:
                 self._since[key] = self._evaluated[key]
                 deltas += self._evaluate(key, query, self._evaluated[key])
         return deltas
+
+    def _catch_up(self, key: str, query: Query) -> list[Delta]:
+        """What a query that begins in the past has told until now."""
+        if query.since is None:
+            return []
+        past = instants(query, self.world, query.since, self._evaluated[key])
+        return [
+            delta
+            for instant in [query.since, *past]
+            for delta in self._evaluate(key, query, instant)
+        ]
 
     def _forget_reset(self, before: Catalog) -> set[str]:
         """The streams that begin anew: as if they had told nothing yet."""

@@ -20,7 +20,7 @@ from place.model.regions import around, region_of
 from place.model.schema import Relation, Stream, Table
 from place.model.shape import Shape, ShapeError, contains
 from place.model.space import Space, measure
-from place.model.time import ceil_to
+from place.model.time import BEGINNING, ceil_to
 from place.model.types import Row, Value
 from place.plan.catalog import Catalog, fold
 from place.plan.evaluate import aggregate, evaluate
@@ -217,6 +217,20 @@ def lies_in(query: Query, subject: Subject, region: Shape | None) -> bool:
     return region is not None and point is not None and contains(region, query.space, *point)
 
 
+def has_stayed(query: Query, world: World, subject: Subject, t: int) -> bool:
+    """`INSIDE … FOR`: was the object in the region at all instants of the last time?"""
+    stream = query.sources[query.subject].relation
+    if query.dwell is None or not isinstance(stream, Stream):
+        return True
+    since = t
+    for instant in reversed(instants(query, world, BEGINNING, t)):
+        then = objects(world, stream, instant).get(subject.order[1])  # type: ignore[arg-type]
+        if then is None or not is_inside(query, world, _subject(then, instant)):
+            break
+        since = instant
+    return effect(stream, since + query.dwell) <= t
+
+
 def is_in_query_table(query: Query, world: World, subject: Subject, rows: tuple[Row, ...]) -> bool:
     """`O INSIDE Q`: does the subject lie in the region of this row of the query table?"""
     table = query.query_table
@@ -268,6 +282,7 @@ def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> An
         (s, rows)
         for s, rows in chosen
         if is_inside(query, world, s) and is_in_query_table(query, world, s, rows)
+        if has_stayed(query, world, s, t)
     ]
     trace["inside"] = len(matches)
     if query.window is not None and query.window.rows is not None:
@@ -397,4 +412,7 @@ def instants(query: Query, world: World, after: int, until: int) -> list[int]:
         lags += [w.duration for own, w in windows if own == name and w and w.duration is not None]
         for reading in world.readings.get(name, ()):
             found.update(effect(stream, reading.time + lag) for lag in lags)
+            if query.dwell is not None:
+                subject = world.stream(query.sources[query.subject].relation.name)
+                found.add(effect(subject, effect(stream, reading.time) + query.dwell))
     return sorted(instant for instant in found if after < instant <= until)

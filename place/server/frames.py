@@ -85,6 +85,16 @@ class Slots:
         self._next += count
         return np.concatenate([*rested, fresh])
 
+    @property
+    def held(self) -> tuple[pa.Array | None, Slotted]:
+        """The keys of all objects that live, and their slots in the same order."""
+        return self._held
+
+    @property
+    def kind(self) -> pa.DataType:
+        known, _ = self._held
+        return pa.string() if known is None else known.type
+
     def locate(self, keys: Sequence[Value]) -> list[int | None]:
         """The slot of each of these keys; None where it does not live."""
         known, numbers = self._held
@@ -201,6 +211,15 @@ class Layer:
             return None
         at, columns = int(found[0]), enumerate(self.stream.columns)
         return {column.name: positions.columns[i][at].as_py() for i, column in columns}
+
+    def values(self, column: int, slots: NDArray[np.int64]) -> tuple[list[int], list[Value]]:
+        """What stands in a column of those of some objects that live, beside their slots."""
+        if self._now is None:
+            return [], []
+        frame, positions = self._now
+        places = np.flatnonzero(np.isin(frame.slots, slots))
+        told: list[int] = frame.slots[places].tolist()
+        return told, positions.columns[column].take(pa.array(places)).to_pylist()
 
     def bounds(self) -> tuple[float, float, float, float] | None:
         """Where the stream says that objects are, or else where they were seen."""

@@ -24,6 +24,7 @@ from place.model.table_rows import TableRows
 from place.model.types import Value
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
+from place.server import land
 from place.server.access import Who
 from place.server.errors import not_found
 from place.server.frames import Layer
@@ -35,6 +36,9 @@ LOG = logging.getLogger("place.server")
 PERIOD, PAUSE, WINDOW = 0.25, 1.0, 5.0
 """Seconds: at least between two frames; before another attempt after a failure; over which rates
 are taken."""
+
+BASEMAP = "/map/basemap.pmtiles"
+"""Where the archive of a base map is, if it is a file."""
 
 MOST_REGIONS = 5_000
 """Regions of one query table that are shown."""
@@ -146,10 +150,16 @@ class LiveMap:
         streams = [self._about(layer, who) for layer in self.layers()]
         return {
             "streams": streams,
-            "basemap": self.server.settings.basemap,
+            "basemap": self._basemap(),
+            "land": land.DEEPEST if land.directory() is not None else None,
             "roads": any(stream["roads"] for stream in streams),
             "you": {"name": who.name, "role": who.role},
         }
+
+    def _basemap(self) -> str | None:
+        """The address of the base map; a file of this server has one here."""
+        settings = self.server.settings
+        return BASEMAP if settings.basemap_file is not None else settings.basemap
 
     def _about(self, layer: Layer, who: Who) -> dict[str, Any]:
         stream = layer.stream

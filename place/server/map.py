@@ -17,22 +17,21 @@ from typing import Any
 import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, WebSocket
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, Response
 from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
-from place.model.schema import Stream
 from place.model.types import Value
 from place.plan.catalog import fold
-from place.plan.expression import Column
 from place.plan.query import Query
+from place.server import land, lookups
 from place.server.access import Reader, Who, admit, spoken
-from place.server.alerts import Alerts, shown, spots_of
+from place.server.alerts import Alerts, spots_of
 from place.server.encode import Message
 from place.server.errors import Refused
 from place.server.frames import Slotted
-from place.server.live import LiveMap
-from place.server.queries import describe, key_name, kind_of
+from place.server.live import BASEMAP, LiveMap
+from place.server.queries import describe, key_places, kind_of
 from place.server.state import Server
 from place.server.subscriber import Subscriber
 
@@ -128,8 +127,8 @@ class Viewer:
             try:
                 message = json.loads(await self._websocket.receive_text())
                 kind = message["type"]
-                if kind == "identify":
-                    await self._identify(int(message["stream"]), int(message["slot"]))
+                if kind in ("identify", "locate", "find", "labels"):
+                    await self._send(await to_thread.run_sync(self._asked, kind, message))
                 elif kind == "highlight":
                     asked = message.get("queries", [message.get("query")])
                     names = dict.fromkeys(str(name) for name in asked if name is not None)
@@ -140,17 +139,34 @@ class Viewer:
                 await self._websocket.close(1003, "not understood")
                 return
 
-    async def _identify(self, index: int, slot: int) -> None:
-        layer = next((x for x in self._live.layers() if x.index == index), None)
-        found = None
-        if layer is not None and self._is_seen(index, slot):
-            found = layer.row(slot)
-        said: dict[str, Any] = {"type": "object", "stream": index, "slot": slot, "key": None}
-        if found is not None and layer is not None:
-            kinds = {column.name: column.type for column in layer.stream.columns}
-            row = {name: shown(value, kinds[name]) for name, value in found.items()}
-            said |= {"key": row[key_name(layer.stream) or ""], "row": row}
-        await self._send(said)
+    def _asked(self, kind: str, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a question about objects."""
+        layers = self._live.layers()
+        seen = None if self._who.is_admin else self._may_see
+        if kind == "find":
+            text = str(message["text"])
+            return {"type": "found", "text": text, "objects": lookups.found(layers, text, seen)}
+        if kind == "locate":
+            name, key = str(message["stream"]), message["key"]
+            layer = lookups.layer_named(layers, name)
+            slot = lookups.located(layer, key)
+            if layer is None or slot is None or not self._is_seen(layer.index, slot):
+                slot = None
+            index = layer.index if layer is not None else None
+            return {"type": "located", "stream": name, "key": key, "index": index, "slot": slot}
+        index = int(message["stream"])
+        layer = next((each for each in layers if each.index == index), None)
+        if kind == "identify":
+            slot = int(message["slot"])
+            is_seen = self._is_seen(index, slot)
+            about = lookups.described(layer if is_seen else None, slot)
+            return {"type": "object", "stream": index, "slot": slot, **about}
+        column, slots = str(message["column"]), [int(slot) for slot in message["slots"]]
+        told: dict[str, list[Any]] = {"slots": [], "texts": []}
+        if layer is not None:
+            mine = None if seen is None else seen.get(index, np.empty(0, np.uint32))
+            told = lookups.labels(layer, column, slots, mine)
+        return {"type": "labels", "stream": index, "column": column, **told}
 
     def _is_seen(self, index: int, slot: int) -> bool:
         return self._who.is_admin or bool(np.isin(slot, self._may_see.get(index, [])))
@@ -365,20 +381,6 @@ def _same(one: dict[int, Slotted], other: dict[int, Slotted]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[i], other[i]) for i in one)
 
 
-def key_places(query: Query) -> list[tuple[str, int]]:
-    """The streams whose keys stand in the rows of a query, and where."""
-    if query.groups is not None:
-        return []
-    found: dict[str, int] = {}
-    for place, output in enumerate(query.outputs):
-        column = output.expression
-        if isinstance(column, Column):
-            relation = query.sources[column.source].relation
-            if isinstance(relation, Stream) and column.index == relation.key:
-                found.setdefault(relation.name, place)
-    return list(found.items())
-
-
 def router(state: Server) -> APIRouter:
     """The routes of the map."""
     routes = APIRouter()
@@ -394,6 +396,22 @@ def router(state: Server) -> APIRouter:
     async def roads(_: Request, who: Reader, stream: str) -> Response:
         """The roads of a generated stream as GeoJSON, in the stream's coordinates."""
         return Response(await live.roads(stream), media_type="application/geo+json")
+
+    @routes.get("/map/land/{z}/{x}/{y}")
+    async def land_tile(_: Request, who: Reader, z: int, x: int, y: int) -> Response:
+        """A vector tile of land, lakes and borders, for maps without internet."""
+        if not land.is_tile(z, x, y) or land.directory() is None:
+            raise Refused(404, "not_found", f"there is no tile {z}/{x}/{y}")
+        drawn = await to_thread.run_sync(land.tile, z, x, y)
+        headers = {"Cache-Control": "private, max-age=86400"}
+        return Response(drawn, media_type="application/vnd.mapbox-vector-tile", headers=headers)
+
+    @routes.get(BASEMAP)
+    async def basemap(_: Request, who: Reader) -> FileResponse:
+        """The archive of tiles that the server was started with, by ranges of bytes."""
+        if state.settings.basemap_file is None:
+            raise Refused(404, "not_found", "this server has no base map of its own")
+        return FileResponse(state.settings.basemap_file, media_type="application/octet-stream")
 
     @routes.websocket("/map")
     async def look(websocket: WebSocket) -> None:

@@ -13,7 +13,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
 from place.errors import ConfigurationError
 from place.model.reading import Advance
 from place.model.schema import Stream

@@ -15,6 +15,7 @@ from place.model.schema import Stream
 from place.model.shape import Circle, Polygon, Shape
 from place.plan.catalog import fold
 from place.plan.constraint_graph import ConstraintGraph, constraint_graph
+from place.plan.expression import Column
 from place.plan.query import Around, Focal, Query
 from place.server.access import Reader, Who, server_of
 from place.server.encode import id_after
@@ -52,6 +53,13 @@ class FocalObject(BaseModel):
     k: int | None = None
 
 
+class KeyColumn(BaseModel):
+    """A column of a query's rows that holds the keys of a stream's objects."""
+
+    stream: str
+    column: int
+
+
 class QueryInfo(BaseModel):
     """A registered query, with what there is to draw of it."""
 
@@ -64,7 +72,13 @@ class QueryInfo(BaseModel):
     streams: list[str]
     columns: list[str]
     types: list[str]
+    keys: list[KeyColumn]
+    identity: list[int] | None
+    """The columns by which a row is the same one as before when the others change: the keys, or
+    what rows are grouped by. None if all of them are needed."""
     region: dict[str, Any] | None
+    region_name: str | None
+    """The name of the region that INSIDE was written with."""
     focal: FocalObject | None
     owner: str
     size: int | None
@@ -211,7 +225,10 @@ def describe(server: Server, query: Query) -> dict[str, Any]:
         streams=sorted(query.streams),
         columns=list(query.names),
         types=[kind.value for kind in query.types],
+        keys=[KeyColumn(stream=name, column=at) for name, at in key_places(query)],
+        identity=identity_of(query),
         region=_region(query),
+        region_name=query.region,
         focal=_focal(query),
         owner=server.owned(query.name).owner,
         size=server.hub.size(query.name),
@@ -234,7 +251,10 @@ def describe_suspended(query: Suspended) -> dict[str, Any]:
         streams=[],
         columns=[],
         types=[],
+        keys=[],
+        identity=None,
         region=None,
+        region_name=None,
         focal=None,
         owner=query.owner,
         size=None,
@@ -262,6 +282,34 @@ def kind_of(query: Query) -> str:
     if query.query_table is not None:
         return "table"
     return "range" if query.inside is not None else "filter"
+
+
+def key_places(query: Query) -> list[tuple[str, int]]:
+    """The streams whose keys stand in the rows of a query, and where."""
+    if query.groups is not None:
+        return []
+    found: dict[str, int] = {}
+    for place, output in enumerate(query.outputs):
+        column = output.expression
+        if isinstance(column, Column):
+            relation = query.sources[column.source].relation
+            if isinstance(relation, Stream) and column.index == relation.key:
+                found.setdefault(relation.name, place)
+    return list(found.items())
+
+
+def identity_of(query: Query) -> list[int] | None:
+    """The columns that say which row is which; none at all where there is only one row."""
+    if query.only_adds:
+        return None
+    if query.groups is None:
+        return [place for _, place in key_places(query)] or None
+    places: dict[int, int] = {}
+    for place, output in enumerate(query.outputs):
+        column = output.expression
+        if isinstance(column, Column) and column.index < len(query.groups):
+            places.setdefault(column.index, place)
+    return list(places.values()) if len(places) == len(query.groups) else None
 
 
 def _leads(query: Query) -> bool:

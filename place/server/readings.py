@@ -14,7 +14,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
 from place.errors import ConfigurationError, ReadingError
 from place.model.clock import Clock
 from place.model.reading import Advance

@@ -33,6 +33,9 @@ class Quota:
     """Readings that one trigger compares with each other in one tick."""
 
 
+PMTILES = b"PMTiles\x03"
+"""How an archive of tiles begins."""
+
 PARTS = tuple(each.name for each in fields(Quota))
 
 
@@ -70,6 +73,12 @@ class Settings:
     """How long a connection may stay open between two requests."""
     private_webhooks: bool = False
     """May clients name addresses of private networks?"""
+
+    @property
+    def basemap_file(self) -> Path | None:
+        """The archive of the base map, if it is a file that this server has."""
+        file = Path((self.basemap or "").removeprefix("pmtiles://"))
+        return file if self.basemap and file.is_file() else None
 
     @property
     def basemap_origin(self) -> str | None:

@@ -322,9 +322,14 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
         return
     if isinstance(statement, s.Select):
         return
+    if isinstance(statement, s.SelectTold):
+        server.find(who, statement.name.text)
+        return
     if isinstance(statement, s.Explain):
         if isinstance(statement.target, s.Name):
             server.find(who, statement.target.text)
+        elif isinstance(statement.target, s.SelectTold):
+            server.find(who, statement.target.name.text)
         elif isinstance(statement.target, s.Registration):
             _check_owner(server, who, statement.target)
         return

@@ -7,33 +7,28 @@ and HAVING, which stand above all of them, may come before or after the spatial 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from place.sql.expressions import RESERVED, ExpressionParser
-from place.sql.limits import check_corners, check_items
+from place.sql.areas import SEVERAL_AREAS, AreaParser, with_one_area
+from place.sql.limits import check_items
+from place.sql.past import PastParser
 from place.sql.statements import (
-    Focal,
     FromItem,
-    InsideClause,
     Literal,
     Name,
     NearestClause,
+    PastClause,
     Position,
     Select,
     SelectItem,
-    ShapeSpec,
+    SelectTold,
     WindowClause,
     wrong,
 )
 
-INSIDE_FORMS = (
-    "INSIDE (x1, y1, x2, y2), INSIDE (x, y, r), INSIDE ('M', id, xdist, ydist),"
-    " INSIDE ('M', id, r) or INSIDE region"
-)
 NEAREST_FORMS = "kNN (k, x, y), kNN ('M', k, id) or kNN (k, name)"
 WINDOW_FORMS = "WINDOW 1 HOUR, WINDOW 100 ROWS or WINDOW PREVIOUS"
 
@@ -51,11 +46,22 @@ _FOREIGN = {
 }
 
 
-class ClauseParser(ExpressionParser):
+class ClauseParser(AreaParser, PastParser):
     """Parses a SELECT and its clauses."""
 
     def parse_select(self) -> Select:
-        """SELECT … FROM … [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
+        """SELECT … FROM … [AS OF] [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
+        found = self.parse_question()
+        if isinstance(found, SelectTold):
+            raise wrong(
+                f"a {found.kind} can be asked what it told, and is no stream or table",
+                found.at,
+                hint=f"write SELECT * FROM {found.kind.upper()} {found.name.text} … by itself",
+            )
+        return found
+
+    def parse_question(self) -> Select | SelectTold:
+        """A SELECT, or a `SELECT * FROM QUERY name` about the past."""
         start = self.at()
         self.symbol(TokenType.SELECT)
         hint = self._hint()
@@ -67,20 +73,23 @@ class ClauseParser(ExpressionParser):
             check_items(len(items), start)
         if not self.symbol(TokenType.FROM):
             self.fail("FROM", hint="name the stream or table: SELECT … FROM MovingObjects")
+        if self.is_told():
+            return self.read_told(items)
+        self._past: PastClause | None = None
         sources, condition = self._from()
         self.from_names = frozenset(source.alias.text.casefold() for source in sources)
         where = condition
         if self.symbol(TokenType.WHERE):
             written = self.parse_expression()
             where = written if where is None else exp.And(this=where, expression=written)
-        inside = nearest = window = having = None
+        areas = nearest = window = having = None
         group_by: tuple[exp.Expr, ...] = ()
         grouped = False
         while self._curr:
             token = self._curr
-            if token.token_type is TokenType.OVERLAPS or self._names_subject():
-                self._once(inside, "INSIDE", before=nearest or window, later="kNN and WINDOW")
-                inside = self._inside()
+            if self._begins_inside(token):
+                self._once(areas, "INSIDE", before=nearest or window, later="kNN and WINDOW")
+                areas = self.parse_expression()
             elif self.peek("KNN"):
                 self._once(nearest, "kNN", before=window, later="WINDOW")
                 nearest = self._nearest()
@@ -97,6 +106,7 @@ class ClauseParser(ExpressionParser):
                 having = self.parse_expression()
             else:
                 break
+        where, inside = with_one_area(where, areas)
         return Select(
             start,
             bool(distinct),
@@ -109,6 +119,7 @@ class ClauseParser(ExpressionParser):
             group_by,
             having,
             hint,
+            self._past,
         )
 
     def if_not_exists(self) -> bool:
@@ -126,7 +137,8 @@ class ClauseParser(ExpressionParser):
 
     def _once(self, seen: object, clause: str, *, before: object, later: str) -> None:
         if seen is not None:
-            raise wrong(f"a query has one {clause} clause", self.at())
+            hint = SEVERAL_AREAS if clause == "INSIDE" else None
+            raise wrong(f"a query has one {clause} clause", self.at(), hint=hint)
         if before is not None:
             raise wrong(
                 f"{clause} stands before {later}",
@@ -145,6 +157,8 @@ class ClauseParser(ExpressionParser):
         hint = _FOREIGN.get(word)
         if self._curr.token_type is TokenType.DOT and self._prev.text.casefold() in self.from_names:
             hint = "regions of a query table meet whole objects: write O INSIDE Q"
+        if self._is_as_of() or self._curr.token_type is TokenType.BETWEEN:
+            hint = "the time stands behind the names of FROM, before WHERE"
         self.fail(
             "WHERE, INSIDE, kNN, WINDOW, GROUP BY, HAVING or the end of the statement", hint=hint
         )
@@ -171,12 +185,6 @@ class ClauseParser(ExpressionParser):
             alias = self.name("an alias")
         return SelectItem(place, expression, alias)
 
-    def _begins_name(self) -> bool:
-        token = self._curr
-        return token.token_type is TokenType.IDENTIFIER or (
-            token.token_type is TokenType.VAR and token.text.upper() not in RESERVED
-        )
-
     def _from(self) -> tuple[tuple[FromItem, ...], exp.Expr | None]:
         sources = [self._from_item()]
         condition: exp.Expr | None = None
@@ -201,150 +209,22 @@ class ClauseParser(ExpressionParser):
             raise wrong("a query within a query is not supported", self.at())
         relation = self.name("the name of a stream or table")
         alias = relation
+        self._take_past()
         if self.word("AS") or (self._begins_name() and not self._names_subject(before)):
             alias = self.name("an alias")
         is_own = self.peek("WINDOW") and self._next.text.upper() != "PREVIOUS"
-        return FromItem(relation, alias, self._window() if is_own else None)
+        window = self._window() if is_own else None
+        self._take_past()
+        return FromItem(relation, alias, window)
 
-    def _names_subject(self, known: Sequence[FromItem] | None = None) -> bool:
-        """Does `name INSIDE` stand here, of a name that is known already?"""
-        if not self._begins_name() or self._next.token_type is not TokenType.OVERLAPS:
-            return False
-        name = self._curr.text.casefold()
-        return known is None or any(name == item.alias.text.casefold() for item in known)
-
-    # INSIDE
-
-    def _inside(self) -> InsideClause:
-        subject = self.name("a relation") if self._begins_name() else None
-        return replace(self._area(), subject=subject)
-
-    def _area(self) -> InsideClause:
-        place = self.at()
-        self._advance()
-        if self.peek("RECTANGLE", "CIRCLE", "POLYGON") and (
-            self._next.token_type is TokenType.L_PAREN
-        ):
-            return InsideClause(place, shape=self.parse_shape())
-        if self._begins_name():
-            return InsideClause(place, region=self.name("the name of a region"))
-        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {INSIDE_FORMS}")
-        if self._moving():
-            focal = self._focal(INSIDE_FORMS)
-            extents = []
-            while self.symbol(TokenType.COMMA):
-                extents.append(self._number("a length", INSIDE_FORMS))
-            self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {INSIDE_FORMS}")
-            if len(extents) not in (1, 2):
-                raise wrong(
-                    f"a moving INSIDE has {len(extents)} lengths",
-                    place,
-                    expected="a radius, or xdist and ydist",
-                    hint=f"write {INSIDE_FORMS}",
-                )
-            return InsideClause(place, focal=focal, extents=tuple(extents))
-        if self._curr.token_type not in (TokenType.NUMBER, TokenType.DASH, TokenType.PLUS):
-            self.fail("a number, or 'M' for a moving query", hint=f"write {INSIDE_FORMS}")
-        numbers = self._numbers(INSIDE_FORMS)
-        if len(numbers) not in (3, 4):
+    def _take_past(self) -> None:
+        """A time behind a name of FROM is that of the whole question."""
+        at, past = self.at(), self.parse_past()
+        if past is not None and self._past is not None:
             raise wrong(
-                f"INSIDE has {len(numbers)} numbers",
-                place,
-                expected="four (two opposite corners) or three (centre and radius)",
-                hint=f"write {INSIDE_FORMS}",
+                "the time is given twice", at, hint="one time behind FROM is that of all its names"
             )
-        kind = "RECTANGLE" if len(numbers) == 4 else "CIRCLE"
-        return InsideClause(place, shape=ShapeSpec(kind, numbers, (), place))
-
-    def _moving(self) -> bool:
-        """Take the 'M' that marks a moving query, if it stands here."""
-        if self._curr.token_type is TokenType.STRING and self._curr.text.upper() == "M":
-            self._advance()
-            return True
-        return False
-
-    def _focal(self, forms: str) -> Focal:
-        if not self.symbol(TokenType.COMMA):
-            self.fail(", and the id of the focal object", hint=f"write {forms}")
-        key = self.literal("the id of the focal object")
-        if key.value is None or isinstance(key.value, bool):
-            raise wrong(
-                "a moving query has no focal object",
-                key.at,
-                expected="its id",
-                hint=f"write {forms}",
-            )
-        stream = self.name("the stream of the focal object") if self.word("OF") else None
-        return Focal(key, stream)
-
-    def _number(self, what: str, forms: str) -> float:
-        if self._curr.token_type not in (
-            TokenType.NUMBER,
-            TokenType.DASH,
-            TokenType.PLUS,
-            TokenType.STRING,
-        ):
-            self.fail(what, hint=f"write {forms}")
-        value = self.literal(what)
-        if isinstance(value.value, bool) or not isinstance(value.value, int | float):
-            raise wrong(
-                f"{value.value!r} is not a number", value.at, expected=what, hint=f"write {forms}"
-            )
-        try:
-            return float(value.value)
-        except OverflowError:
-            raise wrong("the number is too large", value.at) from None
-
-    def _numbers(self, forms: str) -> tuple[float, ...]:
-        numbers = [self._number("a number", forms)]
-        while self.symbol(TokenType.COMMA):
-            numbers.append(self._number("a number", forms))
-        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {forms}")
-        return tuple(numbers)
-
-    def parse_shape(self) -> ShapeSpec:
-        """RECTANGLE (x1, y1, x2, y2), CIRCLE (x, y, r) or POLYGON ((x y, …), (x y, …))."""
-        place = self.at()
-        kind = self._curr.text.upper()
-        self._advance()
-        form = {
-            "RECTANGLE": "RECTANGLE (x1, y1, x2, y2)",
-            "CIRCLE": "CIRCLE (x, y, r)",
-            "POLYGON": "POLYGON ((x y, x y, x y))",
-        }[kind]
-        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {form}")
-        if kind == "POLYGON":
-            return ShapeSpec(kind, (), self._rings(form, place), place)
-        numbers = self._numbers(form)
-        wanted = 4 if kind == "RECTANGLE" else 3
-        if len(numbers) != wanted:
-            raise wrong(
-                f"{kind} has {len(numbers)} numbers",
-                place,
-                expected="four: two opposite corners"
-                if wanted == 4
-                else "three: centre and radius",
-                hint=f"write {form}",
-            )
-        return ShapeSpec(kind, numbers, (), place)
-
-    def _rings(self, form: str, place: Position) -> tuple[tuple[tuple[float, float], ...], ...]:
-        rings = [self._ring(form, place, 0)]
-        corners = len(rings[0])
-        while self.symbol(TokenType.COMMA):
-            rings.append(self._ring(form, place, corners))
-            corners += len(rings[-1])
-        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {form}")
-        return tuple(rings)
-
-    def _ring(self, form: str, place: Position, before: int) -> tuple[tuple[float, float], ...]:
-        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {form}")
-        points = [(self._number("x", form), self._number("y", form))]
-        while self.symbol(TokenType.COMMA):
-            points.append((self._number("x", form), self._number("y", form)))
-            check_corners(before + len(points), place)
-        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {form}")
-        return tuple(points)
+        self._past = past or self._past
 
     # kNN, WINDOW, GROUP BY
 

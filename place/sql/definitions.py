@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from place.sql.statements import (
     ColumnSpec,
+    CreatePin,
     CreateRegion,
     CreateSink,
     CreateStream,
@@ -84,6 +85,16 @@ class DefinitionParser(TriggerParser):
         self.need("TO")
         return CreateSink(name, quiet, queries, self._external("PARQUET, KAFKA or WEBHOOK"))
 
+    def read_pin(self) -> CreatePin:
+        quiet = self.if_not_exists()
+        name = self.name("the name of a pin")
+        self.need("ON", hint="write CREATE PIN name ON stream AS OF '2026-01-31 12:00:00'")
+        stream = self.name("the name of a stream")
+        self.need("AS")
+        self.need("OF")
+        moment = self.literal("a time in single quotes")
+        return CreatePin(name, quiet, stream, moment)
+
     def _columns(self) -> tuple[ColumnSpec, ...]:
         self.need_symbol(TokenType.L_PAREN, "(", hint="list the columns: (id BIGINT KEY, x DOUBLE)")
         columns = tuple(self.listed(self._column))
@@ -135,10 +146,18 @@ class DefinitionParser(TriggerParser):
         if arrivals:
             self.need("ARRIVALS", hint="EMIT ARRIVALS tells the rows that join the answer")
         emit = " EMIT ARRIVALS" if arrivals else ""
+        since = self._moment() if self.symbol(TokenType.FROM) else None
         self.need("AS", hint=f"write REGISTER QUERY {name.text}{emit} AS SELECT …")
         if self._curr.token_type is not TokenType.SELECT:
             self.fail("SELECT")
-        return RegisterQuery(name, quiet, self.parse_select(), arrivals)
+        select = self.parse_select()
+        if select.past is not None:
+            raise wrong(
+                "a registered query goes on, and is not about one time",
+                select.past.at,
+                hint=f"ask once: SELECT …; or REGISTER QUERY {name.text}{emit} FROM 'time' AS …",
+            )
+        return RegisterQuery(name, quiet, select, arrivals, since)
 
 
 @dataclass(frozen=True)
@@ -201,6 +220,14 @@ GRAMMAR = (
         CreateSink,
         DefinitionParser.read_sink,
         "CREATE SINK name FOR query TO PARQUET ('changes/')",
+    ),
+    Definition(
+        "pin",
+        "pins",
+        "CREATE",
+        CreatePin,
+        DefinitionParser.read_pin,
+        "CREATE PIN name ON stream AS OF '2026-01-31 12:00:00'",
     ),
 )
 """All kinds of definitions, those that others stand on first."""

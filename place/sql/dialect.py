@@ -58,6 +58,7 @@ class Place(Dialect):
             "IN": TokenType.IN,
             # sqlglot has no token of this name; OVERLAPS too is a predicate between two regions.
             "INSIDE": TokenType.OVERLAPS,
+            "OUTSIDE": TokenType.OVERLAPS,
             "IS": TokenType.IS,
             "LIKE": TokenType.LIKE,
             "NOT": TokenType.NOT,

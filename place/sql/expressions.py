@@ -24,7 +24,14 @@ RESERVED = frozenset(
 )
 """Words that no bare name may be; in double quotes they may."""
 
+OUTSIDE = "OUTSIDE"
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_VALUES = (
+    *_NAMES,
+    *(TokenType.NUMBER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE, TokenType.NULL),
+    *(TokenType.L_PAREN, TokenType.DASH, TokenType.NOT),
+)
+"""What a value may begin with."""
 T = TypeVar("T")
 
 
@@ -119,7 +126,8 @@ class ExpressionParser(Parser):
         reserved = bool(token) and token.text.upper() in RESERVED
         if reserved and token.token_type is not TokenType.IDENTIFIER:
             self.fail(what, hint=f'{token.text} is a word of the language; write "{token.text}"')
-        if token.token_type not in _NAMES or not token.text.strip():
+        is_name = token.token_type in _NAMES or token.text.upper() == OUTSIDE
+        if not is_name or not token.text.strip():
             self.fail(what)
         self._advance()
         return Name(token.text, self.at(token))
@@ -198,16 +206,16 @@ class ExpressionParser(Parser):
             kind is TokenType.VAR and token.text.upper() == "INTERVAL" and self._next_is_interval()
         ):
             result = self._parse_interval_literal()
+        elif kind is TokenType.VAR and self._begins_special(token):
+            result = self._parse_special(token.text.upper())
         elif kind in _NAMES and not (kind is TokenType.VAR and token.text.upper() in RESERVED):
             result = self._parse_reference()
+        elif kind is TokenType.OVERLAPS and self._begins_area(token):
+            result = self._parse_area_predicate(None)
+        elif kind is TokenType.OVERLAPS:
+            result = self._parse_reference()
         else:
-            inside = kind is TokenType.OVERLAPS
-            self.fail(
-                "a value: a column, a number or a text in single quotes",
-                hint="INSIDE is a clause of its own: … WHERE condition INSIDE (…)"
-                if inside
-                else None,
-            )
+            self.fail("a value: a column, a number or a text in single quotes")
         return self.placed(result, token)  # type: ignore[no-any-return]
 
     def _next_is_interval(self) -> bool:
@@ -222,6 +230,64 @@ class ExpressionParser(Parser):
         if counted or (self._curr.token_type is TokenType.VAR and text.strip().isdecimal()):
             text = f"{text} {self.name('a unit of time').text}"
         return exp.Interval(this=exp.Literal.string(text))
+
+    # What is written in another way than a function of arguments
+
+    def _begins_special(self, token: Token) -> bool:
+        """Do CASE, `TIMESTAMP '…'`, `DATE '…'`, CAST(, EXTRACT(, LEFT( or RIGHT( stand here?"""
+        word, following = token.text.upper(), self._next
+        if following is None:
+            return False
+        if word in ("TIMESTAMP", "DATE"):
+            return following.token_type is TokenType.STRING
+        if word in ("CAST", "EXTRACT", "LEFT", "RIGHT"):
+            return following.token_type is TokenType.L_PAREN
+        if word != "CASE" or following.text.upper() == "AS":
+            return False
+        is_name = following.token_type is TokenType.VAR and following.text.upper() in RESERVED
+        return following.token_type in _VALUES and not is_name
+
+    def _parse_special(self, word: str) -> exp.Expr:
+        self._advance()
+        if word in ("TIMESTAMP", "DATE"):
+            text = self._curr.text
+            self._advance()
+            return exp.Cast(this=exp.Literal.string(text), to=word)
+        if word == "CASE":
+            return self._parse_case()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        if word in ("LEFT", "RIGHT"):  # which are words of joins everywhere else
+            return self._parse_call(Name(word, self.at()))
+        if word == "CAST":
+            value = self.parse_expression()
+            self.need("AS", hint="write CAST(value AS DOUBLE)")
+            made: exp.Expr = exp.Cast(this=value, to=self.name("a type").text)
+        else:
+            field = self._curr.text
+            if self._curr.token_type not in (*_NAMES, TokenType.STRING):
+                self.fail("what to extract", hint="write EXTRACT(HOUR FROM ts)")
+            self._advance()
+            if not self.symbol(TokenType.FROM):
+                self.fail("FROM", hint="write EXTRACT(HOUR FROM ts)")
+            made = exp.Extract(this=exp.Literal.string(field), expression=self.parse_expression())
+        self.need_symbol(TokenType.R_PAREN, ")")
+        return made
+
+    def _parse_case(self) -> exp.Expr:
+        """CASE WHEN condition THEN value … ELSE value END, or CASE value WHEN value THEN …"""
+        form = "write CASE WHEN condition THEN value ELSE value END"
+        operand = None if self.peek("WHEN") else self.parse_expression()
+        whens: list[exp.Expr] = []
+        while self.word("WHEN"):
+            condition = self.parse_expression()
+            self.need("THEN", hint=form)
+            whens.append(exp.If(this=condition, true=self.parse_expression()))
+        if not whens:
+            self.fail("WHEN", hint=form)
+        default = self.parse_expression() if self.word("ELSE") else None
+        if not self.word("END"):
+            self.fail("WHEN, ELSE or END", hint=form)
+        return exp.Case(this=operand, ifs=whens, default=default)
 
     def _parse_reference(self) -> exp.Expr:
         """A column, a column of a named relation, or a function of arguments."""
@@ -306,12 +372,10 @@ class ExpressionParser(Parser):
         if not bare or this is None or this.name.casefold() not in self.from_names:
             self._retreat(self._index - 1)
             return None
-        if self._curr.token_type not in _NAMES:
-            self.fail(
-                "the name of a query table in FROM",
-                hint=f"write O INSIDE Q; an area stands behind the conditions: … {this.name} INSIDE"
-                " (…)",
-            )
+        is_outside = self._prev.text.upper() == OUTSIDE
+        if is_outside or self._curr.text.casefold() not in self.from_names:
+            self._retreat(self._index - 1)
+            return self._parse_area_predicate(Name(this.name, this.meta["position"]))
         table = self.placed(exp.to_identifier(self._curr.text, quoted=True), self._curr)
         self._advance()
         predicate = Inside(this=this, expression=table)
@@ -321,6 +385,20 @@ class ExpressionParser(Parser):
             identifier.meta["position"] = stream.at
             predicate.set("stream", identifier)
         return predicate
+
+    def _begins_area(self, token: Token) -> bool:
+        """INSIDE always does; something may be called `outside`, unless an area follows."""
+        areas = (*_NAMES, TokenType.L_PAREN)
+        return token.text.upper() != OUTSIDE or (
+            self._next is not None and self._next.token_type in areas
+        )
+
+    def _parse_area_predicate(self, subject: Name | None) -> exp.Expr:
+        """`INSIDE area`, `OUTSIDE area` or `name INSIDE area` as a condition among others."""
+        self.fail(
+            "a value: a column, a number or a text in single quotes",
+            hint="INSIDE stands behind the name of a variable: V1 INSIDE (…)",
+        )
 
     def parse_expression(self) -> exp.Expr:
         """A whole expression."""

@@ -19,6 +19,7 @@ from place.sql.statements import (
     RegisterQuery,
     ResetTime,
     Select,
+    SelectTold,
     Show,
     Statement,
 )
@@ -48,6 +49,7 @@ class StatementParser(DefinitionParser):
         statement = self._statement()
         if self._curr:
             is_select = isinstance(statement, Explain) and statement.kind == "query"
+            is_select &= not isinstance(getattr(statement, "target", None), SelectTold)
             if is_select or isinstance(statement, Select | RegisterQuery):
                 self.fail_after_select()
             self.fail("the end of the statement")
@@ -55,7 +57,7 @@ class StatementParser(DefinitionParser):
 
     def _statement(self) -> Statement:
         if self._curr.token_type is TokenType.SELECT:
-            return self.parse_select()
+            return self.parse_question()
         for verb in VERBS:
             if self.word(verb):
                 return self._definition(verb)
@@ -122,5 +124,5 @@ class StatementParser(DefinitionParser):
         if self.word("REGISTER", "QUERY"):
             return Explain(self.read_query(), analyze)
         if self._curr.token_type is TokenType.SELECT:
-            return Explain(self.parse_select(), analyze)
+            return Explain(self.parse_question(), analyze)
         self.fail("QUERY name, TRIGGER name, REGISTER QUERY …, CREATE TRIGGER … or SELECT …")

@@ -105,10 +105,20 @@ class Focal:
 
 
 @dataclass(frozen=True)
+class Duration:
+    """A length of time as written: `'5 minutes'` or `5 MINUTES`."""
+
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True)
 class InsideClause:
     """One of: a named region, a shape, or extents (r, or xdist and ydist) around a focal object.
 
     `subject` is the name of FROM that it speaks of, where one was written: `a INSIDE Downtown`.
+    `OUTSIDE` asks for the contrary; as the one clause of a query it is always INSIDE. `dwell` is
+    how long an object must have been there: `INSIDE Dock FOR '5 minutes'`.
     """
 
     at: Position
@@ -117,6 +127,8 @@ class InsideClause:
     focal: Focal | None = None
     extents: tuple[float, ...] = ()
     subject: Name | None = None
+    is_outside: bool = False
+    dwell: Duration | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +171,15 @@ class FromItem:
 
 
 @dataclass(frozen=True)
+class PastClause:
+    """`AS OF 'time'`, or `BETWEEN 'time' AND 'time'`: then `until` is the second one."""
+
+    at: Position
+    begin: Literal
+    until: Literal | None = None
+
+
+@dataclass(frozen=True)
 class Select(Statement):
     at: Position
     distinct: bool
@@ -171,6 +192,18 @@ class Select(Statement):
     group_by: tuple[exp.Expr, ...]
     having: exp.Expr | None
     hint: Name | None = None
+    past: PastClause | None = None
+    """When it is asked about; None is now."""
+
+
+@dataclass(frozen=True)
+class SelectTold(Statement):
+    """`SELECT * FROM QUERY name AS OF …`: what a query or trigger of the catalog answered."""
+
+    at: Position
+    kind: str
+    name: Name
+    past: PastClause
 
 
 @dataclass(frozen=True)
@@ -211,24 +244,26 @@ class CreateRegion(Creation):
 
 @dataclass(frozen=True)
 class RegisterQuery(Creation):
-    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told."""
+    """`arrivals`: EMIT ARRIVALS, by which only rows that join the answer are told. `since` is the
+    time in the past at which it begins; None is now."""
 
     select: Select
     arrivals: bool = False
+    since: Literal | None = None
+
+
+@dataclass(frozen=True)
+class CreatePin(Creation):
+    """`CREATE PIN name ON stream AS OF 'time'`: the past of that time is kept beyond `keep`."""
+
+    stream: Name
+    moment: Literal
 
 
 @dataclass(frozen=True)
 class CreateSink(Creation):
     queries: tuple[Name, ...] | None
     target: ExternalSpec
-
-
-@dataclass(frozen=True)
-class Duration:
-    """A length of time as written: `'5 minutes'` or `5 MINUTES`."""
-
-    text: str
-    at: Position
 
 
 @dataclass(frozen=True)
@@ -304,7 +339,7 @@ class Explain(Statement):
     `kind` is `query` or `trigger`.
     """
 
-    target: Name | RegisterQuery | CreateTrigger | Select
+    target: Name | RegisterQuery | CreateTrigger | Select | SelectTold
     analyze: bool
     kind: str = "query"
 
@@ -316,6 +351,15 @@ class Inside(exp.Expression, exp.Predicate):
     """
 
     arg_types = {"this": True, "expression": True, "stream": False}
+
+
+class InsideArea(exp.Expression, exp.Predicate):
+    """`INSIDE area` or `OUTSIDE area` as a condition; its `InsideClause` is `meta["area"]`.
+
+    The binder leaves in `meta["bound"]` which source it speaks of and what the area is.
+    """
+
+    arg_types = {"this": False}
 
 
 def position_of(expression: exp.Expr) -> Position | None:

@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from place.errors import suggestion
 from place.sql.clauses import ClauseParser
+from place.sql.expressions import ExpressionParser
 from place.sql.limits import check_items
 from place.sql.statements import (
     CreateTrigger,
@@ -220,6 +221,11 @@ class TriggerParser(ClauseParser):
                     return kind is TokenType.R_BRACKET
         return False
 
+    def _parse_area_predicate(self, subject: Name | None) -> exp.Expr:
+        if not self._is_trigger:
+            return super()._parse_area_predicate(subject)
+        return ExpressionParser._parse_area_predicate(self, subject)
+
     def _parse_inside_predicate(self, this: exp.Expr | None) -> exp.Expr | None:
         if not self._is_trigger:
             return super()._parse_inside_predicate(this)
@@ -233,6 +239,10 @@ class TriggerParser(ClauseParser):
                 hint=suggestion(this.name, sorted(self.from_names), "variables"),
             )
         start = self._curr
+        if start.text.upper() == "OUTSIDE":
+            raise wrong(
+                "a trigger does not know OUTSIDE", self.at(start), hint="write INSIDE another area"
+            )
         predicate = Inside(this=this, expression=exp.to_identifier("area", quoted=True))
         predicate.meta["area"] = replace(
             self._area(), subject=Name(this.name, this.meta["position"])
@@ -240,17 +250,6 @@ class TriggerParser(ClauseParser):
         return self.placed(predicate, start)  # type: ignore[no-any-return]
 
     # The clauses behind WHEN
-
-    def _duration(self, form: str) -> Duration:
-        amount = self.literal(f"a duration: {form}")
-        if isinstance(amount.value, bool) or amount.value is None:
-            raise wrong("a duration is a number of units", amount.at, hint=f"write {form}")
-        if isinstance(amount.value, str):
-            return Duration(amount.value, amount.at)
-        if not self._begins_name():
-            self.fail("a unit of time", hint=f"write {form}")
-        unit = self.name("a unit of time")
-        return Duration(f"{amount.value} {unit.text}", amount.at)
 
     def _unless(self) -> UnlessClause:
         at = self.at()

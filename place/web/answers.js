@@ -1,9 +1,9 @@
-// The answer of a query as a list that follows its deltas: rows flash as they come and go. Of a
-// query that tells arrivals only it is what came last, and of a trigger the last alerts.
+// The answer of a query as a list that follows its deltas: rows come and go, and a row whose values
+// change stays where it is and shows which. Of a query that tells arrivals only it is what came
+// last, and of a trigger the last alerts.
 
 import { call } from "./api.js";
 import { make, showValue } from "./dom.js";
-import { graphOf } from "./graph.js";
 import { Socket } from "./socket.js";
 
 const MOST_SHOWN = 200;
@@ -14,25 +14,18 @@ const GONE = 4410;
 const compare = new Intl.Collator("en", { numeric: true }).compare;
 
 export class AnswerList {
-  constructor(query, colour, { onDrop, onGo, onLost }) {
-    Object.assign(this, { query, colour, onLost });
+  // `onRow(stream, key)` is called with the object of a row that is chosen, `focalOf()` says
+  // whether the object that leads the query is there.
+  constructor(query, { onRow, onLost, onSize = () => {}, focalIsGone = () => false }) {
+    Object.assign(this, { query, onRow, onLost, onSize, focalIsGone });
     this.isTrigger = query.kind === "trigger";
     this.rows = new Map();
     this.after = null;
-    this.body = make("ul", { class: "rows", "aria-label": `${this.isTrigger ? "Alerts" : "Answer"} of ${query.name}` });
-    this.size = make("b", { class: "size",
-      title: this.isTrigger ? "alerts since this page is open" : "rows in the answer" }, "…");
+    this.body = make("ul", { class: "rows",
+      "aria-label": `${this.isTrigger ? "Alerts" : "Answer"} of ${query.name}` });
     this.state = make("p", { class: "quiet state", role: "status" }, "Asking for the answer…");
-    this.element = make("article", { class: "mine-query", colour, "data-query": query.name },
-      make("header", {}, make("i", { class: "swatch" }), make("h3", {}, query.name), this.size,
-        make("button", { type: "button", "aria-label": `Go to ${query.name} on the map`,
-          onclick: onGo }, "Go there"),
-        make("button", { type: "button", class: "drop", "aria-label": `Drop ${query.name}`,
-          onclick: onDrop }, "Drop")),
-      make("details", {}, make("summary", {}, this.isTrigger ? "SQL and constraints" : "SQL"),
-        this.isTrigger ? graphOf(query) : null, make("pre", {}, query.sql)),
-      make("p", { class: "columns" }, query.columns.join("  ·  ")),
-      this.state, this.body);
+    this.element = make("div", { class: "answer" },
+      make("p", { class: "columns" }, query.columns.join("  ·  ")), this.state, this.body);
     this.open();
   }
 
@@ -70,10 +63,14 @@ export class AnswerList {
       return;
     }
     if (this.after === null) this.clear();
+    const left = new Map();
+    const came = [];
     for (const { id, sign, row } of message) {
-      this.change(row, sign);
+      this.change(row, sign, left, came);
       this.after = id;
     }
+    this.pair(left, came);
+    for (const some of left.values()) some.forEach((item) => this.remove(item));
     this.show();
   }
 
@@ -83,8 +80,14 @@ export class AnswerList {
     this.total = 0;
   }
 
+  // What a row is called while its other values change.
+  nameOf(row) {
+    const { identity } = this.query;
+    return JSON.stringify(identity ? identity.map((i) => row[i]) : row);
+  }
+
   // An answer is a bag: a row may be in it several times.
-  change(row, sign) {
+  change(row, sign, left, came) {
     this.total += sign;
     const key = JSON.stringify(row);
     const held = this.rows.get(key);
@@ -92,10 +95,14 @@ export class AnswerList {
     if (held && this.isTrigger) this.rows.delete(key); // told again: it is the last one now
     if (held && this.isTrigger) this.rows.set(key, held);
     if (count > 0 && held) held.count = count;
-    else if (count > 0) this.rows.set(key, { row, count, item: null });
-    else if (held) {
+    else if (count > 0) {
+      const made = { row, count, item: null };
+      this.rows.set(key, made);
+      came.push(made);
+    } else if (held) {
       this.rows.delete(key);
-      this.remove(held.item);
+      const name = this.nameOf(row);
+      if (held.item) left.set(name, [...(left.get(name) ?? []), held.item]);
     }
     if (this.query.arrivals && this.rows.size > MOST_SHOWN) {
       const [oldest, { item }] = this.rows.entries().next().value;
@@ -104,33 +111,84 @@ export class AnswerList {
     }
   }
 
+  // A row that left and one of the same name that came at once are one row that changed.
+  pair(left, came) {
+    for (const held of came) {
+      const item = left.get(this.nameOf(held.row))?.pop();
+      if (!item) continue;
+      if (this.rows.get(JSON.stringify(held.row)) !== held) {
+        this.remove(item); // it is gone again by now
+        continue;
+      }
+      held.item = item;
+      this.fill(item, held.row);
+    }
+  }
+
+  fill(item, row) {
+    const texts = row.map((value, i) => showValue(value, this.query.types[i]));
+    const cells = [...item.querySelectorAll(".cell")];
+    if (!cells.length) {
+      const made = texts.map((text) => make("span", { class: "cell" }, text));
+      const target = this.objectOf(row) ? make("button", { type: "button",
+        title: "Show it on the map", onclick: () => this.onRow(...this.objectOf(item.row)) },
+      ...made) : make("span", { class: "line" }, ...made);
+      item.append(target);
+    }
+    texts.forEach((text, i) => {
+      if (!cells[i] || cells[i].textContent === text) return;
+      const changed = make("span", { class: "cell changed" }, text);
+      cells[i].replaceWith(changed);
+    });
+    item.row = row;
+    item.dataset.row = JSON.stringify(row);
+  }
+
+  objectOf(row) {
+    const place = this.query.keys?.find(({ column }) => row[column] !== null);
+    return place && this.onRow ? [place.stream, row[place.column]] : null;
+  }
+
   remove(item) {
     if (!item) return;
     item.removeAttribute("data-row");
     item.className = "leaving";
+    item.querySelector("button")?.setAttribute("disabled", "");
     setTimeout(() => item.remove(), LEAVING);
   }
 
   show() {
-    const sorted = [...this.rows.entries()];
+    const sorted = [...this.rows.values()];
+    const order = (held) => (held.name ??= this.nameOf(held.row));
     if (this.isTrigger) sorted.reverse();
-    else if (sorted.length <= MOST_SORTED) sorted.sort((a, b) => compare(a[0], b[0]));
-    for (const [, held] of sorted.slice(MOST_SHOWN)) {
+    else if (sorted.length <= MOST_SORTED) sorted.sort((a, b) => compare(order(a), order(b)));
+    for (const held of sorted.slice(MOST_SHOWN)) {
       held.item?.remove();
       held.item = null;
     }
     let before = null;
-    for (const [key, held] of sorted.slice(0, MOST_SHOWN).reverse()) {
-      held.item ??= make("li", { "data-row": key, class: "entering" },
-        held.row.map((value, i) => showValue(value, this.query.types[i])).join("  ·  "));
+    for (const held of sorted.slice(0, MOST_SHOWN).reverse()) {
+      if (!held.item) {
+        held.item = make("li", { class: "entering" });
+        this.fill(held.item, held.row);
+      }
       if (!held.item.isConnected) this.body.insertBefore(held.item, before);
       before = held.item;
     }
-    this.size.textContent = (this.total ?? 0).toLocaleString("en");
+    this.onSize(this.total ?? 0);
     const more = this.rows.size - MOST_SHOWN;
-    this.state.textContent = this.total === undefined ? "Asking for the answer…"
+    this.say(this.total === undefined ? "Asking for the answer…"
       : !this.rows.size ? this.nothing()
-        : more > 0 ? `The first ${MOST_SHOWN}; ${more.toLocaleString("en")} more.` : "";
+        : more > 0 ? `The first ${MOST_SHOWN}; ${more.toLocaleString("en")} more.` : "");
+  }
+
+  say(text) {
+    const { focal } = this.query;
+    const isGone = Boolean(focal) && this.focalIsGone();
+    const gone = `${focal?.stream} ${focal?.key} is gone: this goes on when it comes back.`;
+    const said = isGone ? gone : text;
+    this.element.classList.toggle("gone", isGone);
+    if (this.state.textContent !== said) this.state.textContent = said;
   }
 
   nothing() {

@@ -1,5 +1,7 @@
 // Calls of the server's API. Every error has one shape; a missing token asks for one.
 
+import { quoteName } from "./sql.js";
+
 export class ApiError extends Error {
   constructor(status, error) {
     super(error.message);
@@ -44,6 +46,15 @@ export async function call(path, { method = "GET", body, again = true } = {}) {
 }
 
 export const runSql = (sql) => call("/sql", { method: "POST", body: { sql } });
+
+// Drop a query or a trigger, and forget it at once: the map's own news may take a moment longer.
+export async function dropQuery(live, { name, kind }) {
+  const word = kind === "trigger" ? "TRIGGER" : "QUERY";
+  const result = await runSql(`DROP ${word} ${quoteName(name)}`);
+  live.forget(name);
+  return result.message;
+}
+
 export const logIn = (token) => call("/login", { method: "POST", body: { token }, again: false });
 
 // How an error is shown: what, where, and what to do about it.

@@ -4,10 +4,13 @@ import { Alerts } from "./alerts.js";
 import { describeError, logIn, onUnauthorized } from "./api.js";
 import { ClientView } from "./client.js";
 import { classColour } from "./colours.js";
-import { byId, make, showValue } from "./dom.js";
+import { byId, make } from "./dom.js";
 import { Live } from "./live.js";
+import { Objects } from "./objects.js";
 import { OperatorView } from "./operator.js";
 import { Scene } from "./scene.js";
+import { Search } from "./search.js";
+import { ViewLink, readLink } from "./view_link.js";
 
 const VIEWS = ["operator", "client"];
 const OTHER = 255;
@@ -17,6 +20,8 @@ const live = new Live();
 const scene = new Scene(live);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let views = {};
+let objects = null;
+let link = null;
 let quietAt = null;
 
 function isDark() {
@@ -41,7 +46,7 @@ function say(text, isTrouble = false) {
 }
 
 function showView() {
-  const wanted = location.hash.slice(1);
+  const wanted = readLink(location.hash).view;
   const name = VIEWS.includes(wanted) ? wanted : firstView();
   for (const each of VIEWS) {
     const isOn = each === name;
@@ -50,6 +55,7 @@ function showView() {
     if (!isOn) views[each].leave();
   }
   views[name].enter();
+  link.later();
 }
 
 const firstView = () => (live.about?.you.role === "client" ? "client" : "operator");
@@ -137,33 +143,95 @@ function showWorlds() {
   }
 }
 
-async function inspect(found) {
-  const card = byId("card");
-  card.hidden = true;
-  if (!found) return;
-  const object = await live.identify(found.track.stream.index, found.slot);
-  if (!object) return;
-  card.replaceChildren(
-    make("button", { type: "button", class: "close", "aria-label": "Close",
-      onclick: () => (card.hidden = true) }, "×"),
-    make("h3", {}, `${found.track.stream.name} ${object.key}`),
-    make("dl", {}, ...Object.entries(object.row).flatMap(([name, value]) =>
-      [make("dt", {}, name), make("dd", {}, showValue(value))])));
-  card.hidden = false;
+// What may stand beside each object, and whether one sees where it came from.
+function showChoices() {
+  const select = byId("label-column");
+  const columns = scene.labels.columns();
+  select.replaceChildren(make("option", { value: "" }, "none"),
+    ...columns.map((name) => make("option", { value: name }, name)));
+  if (scene.labels.column && !columns.includes(scene.labels.column)) scene.labels.choose("");
+  select.value = scene.labels.column;
+}
+
+// The query that a card asks for is registered, and its answer shown in the view that is open.
+async function askAbout(asked) {
+  const name = await views.client.askAround(asked);
+  if (name && !byId("operator").hidden) views.operator.choose(name);
+}
+
+// Open what a link names, part by part as it can be had.
+async function openLink() {
+  const link = readLink(location.hash);
+  if (link.space && live.worlds.has(link.space) && link.space !== live.world.space) {
+    live.choose(link.space);
+    byId("world").value = link.space;
+  }
+  if (link.at) scene.goWhere(link.at);
+  scene.labels.choose(link.labels);
+  byId("label-column").value = scene.labels.column;
+  byId("trails").checked = link.trails;
+  scene.trails.show(link.trails);
+  if (link.query) {
+    if (!live.queries.size) await live.next("queries");
+    if (live.queries.has(link.query)) views.operator.choose(link.query, false);
+  }
+  if (link.object) {
+    if (!live.drawnTracks().some((track) => track.count)) await live.next("frame");
+    const found = await objects.chooseKey(link.object.stream, link.object.key, !link.at);
+    if (found && link.follows) objects.follow(true);
+  }
+}
+
+function viewNow() {
+  if (!live.world) return null;
+  const { chosen } = objects;
+  const stream = chosen && live.tracks.get(chosen.stream)?.stream.name;
+  return {
+    view: byId("client").hidden ? "operator" : "client", space: live.world.space,
+    at: scene.where(), query: views.operator.chosen,
+    object: stream ? { stream, key: chosen.key } : null, follows: objects.isFollowing,
+    labels: scene.labels.column, trails: scene.trails.isOn,
+  };
+}
+
+async function copyLink() {
+  link.write();
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say("The link to this view is copied.");
+  } catch {
+    say("The link to this view is in the address bar.");
+  }
 }
 
 async function begin() {
   onUnauthorized(signIn);
   await scene.ready;
   const alerts = new Alerts(live, scene);
-  views = { operator: new OperatorView(live, scene, alerts),
-    client: new ClientView(live, scene, alerts, say) };
-  views.client.composer.onInspect = inspect;
+  objects = new Objects(live, scene, say);
+  objects.onAsk = askAbout;
+  new Search(live, objects);
+  views = { operator: new OperatorView(live, scene, alerts, objects, say),
+    client: new ClientView(live, scene, alerts, objects, say) };
+  views.client.composer.onInspect = (found) => objects.choose(found);
+  link = new ViewLink(viewNow);
   scene.paint(isDark());
   const isNarrow = matchMedia("(max-width: 760px)").matches;
   byId("legend-box").open = byId("alerts").open = !isNarrow;
   live.on("state", showConnection);
   live.on("about", showWorlds);
+  live.on("world", showChoices);
+  for (const event of ["chosen", "world"]) live.on(event, () => link.later());
+  scene.map.on("moveend", () => link.later());
+  byId("label-column").addEventListener("change", ({ target }) => {
+    scene.labels.choose(target.value);
+    link.later();
+  });
+  byId("trails").addEventListener("change", ({ target }) => {
+    scene.trails.show(target.checked);
+    link.later();
+  });
+  byId("link").addEventListener("click", copyLink);
   live.on("classes", showLegend);
   live.on("trouble", (error) => say(describeError(error), true));
   live.on("frame", (track) => {
@@ -190,8 +258,9 @@ async function load() {
   }
   showView();
   live.connect();
+  await openLink();
 }
 
 // For the console and for tests.
-globalThis.place = { live, scene };
+globalThis.place = { live, scene, get objects() { return objects; } };
 begin().catch((error) => say(error.message, true));

@@ -1,14 +1,16 @@
-// What lies under the objects: a grid of the plane, roads, or a base map of tiles.
+// What lies under the objects: land and borders that the server has, roads, or a base map of tiles.
 
+import { DRAWING } from "./colours.js";
 import { registerPmtiles } from "./pmtiles.js";
 
-const LINES = 10;
 const COLOURS = {
   light: {
-    ground: "#f4f6f8", grid: "#dfe5ea", road: "#c3ccd6", major: "#a9b5c2", water: "#cfe3ee",
+    ground: "#f4f6f8", grid: "#dde3e8", road: "#c3ccd6", major: "#a9b5c2", water: "#cfe3ee",
+    sea: "#dfe8ee", land: "#f7f7f4", shore: "#a3b4c0", border: "#b9c0c6",
   },
   dark: {
-    ground: "#12181f", grid: "#1f2933", road: "#2c3845", major: "#3e4d5c", water: "#17303f",
+    ground: "#12181f", grid: "#232e38", road: "#2c3845", major: "#3e4d5c", water: "#17303f",
+    sea: "#0f1822", land: "#202a33", shore: "#42525f", border: "#39444e",
   },
 };
 const WIDTHS = [3, 2.6, 2.2, 1.7, 1.3, 0.9, 0.7];
@@ -35,19 +37,25 @@ export function emptyStyle() {
         paint: { "line-color": ["get", "colour"], "line-width": ifStrong(2.6, 1.3),
           "line-opacity": ifStrong(1, 0.75) } },
       { id: "drawing-fill", type: "fill", source: "drawing", filter: ["==", "$type", "Polygon"],
-        paint: { "fill-color": "#e03168", "fill-opacity": 0.14 } },
+        paint: { "fill-color": DRAWING, "fill-opacity": 0.14 } },
       { id: "drawing-line", type: "line", source: "drawing",
-        paint: { "line-color": "#e03168", "line-width": 2, "line-dasharray": [2, 1.5] } },
+        paint: { "line-color": DRAWING, "line-width": 2, "line-dasharray": [2, 1.5] } },
       { id: "drawing-point", type: "circle", source: "drawing", filter: ["==", "$type", "Point"],
-        paint: { "circle-radius": 5, "circle-color": "#fff", "circle-stroke-color": "#e03168",
+        paint: { "circle-radius": 5, "circle-color": "#fff", "circle-stroke-color": DRAWING,
           "circle-stroke-width": 2 } },
     ],
   };
 }
 
-export function paintBasemap(map, isDark) {
+export function paintBasemap(map, isDark, isPlanar) {
   const colours = COLOURS[isDark ? "dark" : "light"];
-  map.setPaintProperty("ground", "background-color", colours.ground);
+  const hasLand = !isPlanar && map.getLayer("land");
+  map.setPaintProperty("ground", "background-color", hasLand ? colours.sea : colours.ground);
+  for (const [id, property, colour] of hasLand ? [["land", "fill-color", colours.land],
+    ["lakes", "fill-color", colours.sea], ["islands", "fill-color", colours.land],
+    ["shore", "line-color", colours.shore], ["borders", "line-color", colours.border]] : []) {
+    map.setPaintProperty(id, property, colour);
+  }
   map.setPaintProperty("grid", "line-color", colours.grid);
   const isMajor = ["<=", ["get", "class"], 2];
   map.setPaintProperty("roads", "line-color", ["case", isMajor, colours.major, colours.road]);
@@ -60,23 +68,6 @@ export function paintBasemap(map, isDark) {
   }
 }
 
-export function showGrid(map, world) {
-  map.getSource("grid").setData(world.isPlanar ? gridOf(world) : empty);
-}
-
-function gridOf(world) {
-  const [x1, y1, x2, y2] = world.bounds;
-  const lines = [];
-  for (let i = 0; i <= LINES; i++) {
-    const x = x1 + ((x2 - x1) * i) / LINES;
-    const y = y1 + ((y2 - y1) * i) / LINES;
-    lines.push([world.toLngLat(x, y1), world.toLngLat(x, y2)]);
-    lines.push([world.toLngLat(x1, y), world.toLngLat(x2, y)]);
-  }
-  const geometry = { type: "MultiLineString", coordinates: lines };
-  return { type: "Feature", properties: {}, geometry };
-}
-
 // Roads come in the coordinates of their stream.
 export function showRoads(map, world, networks) {
   const onMap = (line) => line.map(([x, y]) => world.toLngLat(x, y));
@@ -87,6 +78,26 @@ export function showRoads(map, world, networks) {
     geometry: { ...geometry, coordinates: geometry.coordinates.map(onMap) },
   }));
   map.getSource("roads").setData({ type: "FeatureCollection", features });
+}
+
+const LAND = ["land", "lakes", "islands", "shore", "borders"];
+
+// Land, lakes and borders, which the server cuts into tiles; there is none of them on the plane.
+export function showLand(map, deepest, isPlanar) {
+  if (!map.getSource("land")) {
+    if (isPlanar || deepest === null || deepest === undefined) return;
+    const tiles = [`${location.origin}/map/land/{z}/{x}/{y}`];
+    map.addSource("land", { type: "vector", tiles, maxzoom: deepest });
+    const layer = (id, type, paint, from = id) => map.addLayer(
+      { id, type, source: "land", "source-layer": from, paint }, map.getLayer("base-tiles")
+        ? "base-tiles" : "grid");
+    layer("land", "fill", {});
+    layer("lakes", "fill", {});
+    layer("islands", "fill", {});
+    layer("shore", "line", { "line-width": 0.9 }, "land");
+    layer("borders", "line", { "line-width": 0.9, "line-dasharray": [4, 3] });
+  }
+  for (const id of LAND) map.setLayoutProperty(id, "visibility", isPlanar ? "none" : "visible");
 }
 
 // A base map is an address with {z}/{x}/{y}, or a PMTiles archive of pictures or of vectors.

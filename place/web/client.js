@@ -1,26 +1,25 @@
 // The client's view: compose a query by drawing and choosing, see its SQL, register it, follow its
 // answer, drop it. Several at once, each in a colour of its own.
 
-import { ApiError, call, describeError, runSql } from "./api.js";
+import { ApiError, call, describeError, dropQuery, runSql } from "./api.js";
 import { AnswerList } from "./answers.js";
-import { ALERT, MARK_COLOURS } from "./colours.js";
+import { ALERT, LAST_MARK, MARK_COLOURS, markColour } from "./colours.js";
 import { Composer } from "./composer.js";
-import { byId } from "./dom.js";
+import { byId, make } from "./dom.js";
+import { graphOf } from "./graph.js";
 import { readQuery } from "./queries.js";
-import { quoteName, registeredName } from "./sql.js";
+import { freeName, registeredName, writeSql } from "./sql.js";
 
 const KEPT = "place.mine";
 
 export class ClientView {
-  constructor(live, scene, alerts, say) {
-    this.live = live;
-    this.scene = scene;
-    this.alerts = alerts;
-    this.say = say;
+  constructor(live, scene, alerts, objects, say) {
+    Object.assign(this, { live, scene, alerts, objects, say });
     this.lists = new Map();
     this.kept = new Set(JSON.parse(localStorage.getItem(KEPT) ?? "[]"));
     this.composer = new Composer(byId("composer"), live, scene, say, (sql) => this.submit(sql));
     live.on("queries", () => this.follow());
+    live.on("focals", () => this.lists.forEach((list) => list.show()));
     live.on("about", () => this.composer.setStreams());
     live.on("world", () => this.composer.setStreams());
   }
@@ -69,17 +68,50 @@ export class ClientView {
     const used = new Set([...this.lists.values()].map((list) => list.mark));
     const free = MARK_COLOURS.findIndex((_, i) => !used.has(i + 1));
     const isTrigger = query.kind === "trigger";
-    const next = (free < 0 ? this.lists.size % MARK_COLOURS.length : free) + 1;
-    const mark = isTrigger ? 0 : next;
-    const list = new AnswerList(query, isTrigger ? ALERT : MARK_COLOURS[mark - 1], {
-      onDrop: () => this.drop(query),
-      onGo: () => (isTrigger ? this.alerts.goToLast(query.name) : this.scene.zoomTo(query)),
+    const mark = isTrigger ? 0 : free < 0 ? LAST_MARK : free + 1;
+    const size = make("b", { class: "size",
+      title: isTrigger ? "alerts since this page is open" : "rows in the answer" }, "…");
+    const list = new AnswerList(query, {
+      onRow: (stream, key) => this.objects.chooseKey(stream, key),
       onLost: () => this.forget(query.name, list),
+      onSize: (total) => (size.textContent = total.toLocaleString("en")),
+      focalIsGone: () => this.live.focalIsGone(query.name),
     });
     list.mark = mark;
+    list.colour = isTrigger ? ALERT : markColour(mark);
+    list.card = this.card(query, list, size);
     this.lists.set(query.name, list);
-    byId("mine").prepend(list.element);
+    byId("mine").prepend(list.card);
     if (this.isShown) this.scene.showQueries();
+  }
+
+  card(query, list, size) {
+    const isTrigger = query.kind === "trigger";
+    const go = () => (isTrigger ? this.alerts.goToLast(query.name) : this.scene.zoomTo(query));
+    return make("article", { class: "mine-query", colour: list.colour, "data-query": query.name },
+      make("header", {}, make("i", { class: "swatch" }), make("h3", {}, query.name), size,
+        make("button", { type: "button", "aria-label": `Go to ${query.name} on the map`,
+          onclick: go }, "Go there"),
+        make("button", { type: "button", class: "drop", "aria-label": `Drop ${query.name}`,
+          onclick: () => this.drop(query) }, "Drop")),
+      make("details", {}, make("summary", {}, isTrigger ? "SQL and constraints" : "SQL"),
+        isTrigger ? graphOf(query) : null, make("pre", {}, query.sql)),
+      list.element);
+  }
+
+  // Ask about an object: the nearest to it, or what is around it. The name of the query, if it was
+  // registered.
+  async askAround({ kind, stream, focal, k }) {
+    const size = this.composer.length(10);
+    const spec = { kind, moving: true, shape: "circle", numbers: [size], corners: [], classes: [],
+      where: "", focal, k, stream,
+      columns: [stream.key_column, stream.class_column].filter(Boolean) };
+    const word = kind === "knn" ? "nearest_to" : "around";
+    spec.name = freeName(`${word}_${focal.replace(/\W+/g, "_")}`, this.live.queries.keys());
+    const { sql, missing } = writeSql(spec, this.live.world);
+    const trouble = missing ?? (await this.submit(sql));
+    if (trouble) this.say(trouble, true);
+    return trouble ? null : spec.name;
   }
 
   async submit(sql) {
@@ -112,14 +144,9 @@ export class ClientView {
     localStorage.setItem(KEPT, JSON.stringify([...this.kept]));
   }
 
-  async drop({ name, kind }) {
+  async drop(query) {
     try {
-      const word = kind === "trigger" ? "TRIGGER" : "QUERY";
-      const result = await runSql(`DROP ${word} ${quoteName(name)}`);
-      this.say(result.message);
-      this.live.queries.delete(name);
-      this.follow();
-      this.scene.showQueries();
+      this.say(await dropQuery(this.live, query));
     } catch (error) {
       this.say(describeError(error), true);
     }
@@ -127,6 +154,7 @@ export class ClientView {
 
   forget(name, list) {
     list.close();
+    list.card.remove();
     this.lists.delete(name);
     this.kept.delete(name);
     localStorage.setItem(KEPT, JSON.stringify([...this.kept]));

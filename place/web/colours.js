@@ -1,25 +1,33 @@
-// The colours of classes of objects, of kinds of queries, of the answers of chosen queries, and of
-// triggers with their alerts.
+// All colours that mean something on the map. No colour has two meanings: soft ones are classes of
+// objects, strong ones are queries with a colour of their own, and the few others have one each.
 
 export const CLASS_COLOURS = [
-  "#3d7fd9", "#e0883a", "#3fa66b", "#a678c8", "#d9a520", "#2aa5a0", "#d9667b", "#8a6a55",
-  "#7f8fd9", "#8fb339", "#c95fae", "#5f9ea0", "#b5895a", "#6b7fa3", "#c4714f",
+  "#00a8fc", "#b46c30", "#6cc078", "#a890e4", "#d86ca8", "#909030", "#00c0b4", "#fc8484",
+  "#d8a890", "#6c8460",
 ];
+// Objects without a class, and all classes beyond those that have a colour.
 export const OTHER_COLOUR = "#8793a3";
 export const MARK_COLOURS = [
-  "#e03168", "#12a886", "#f08c00", "#7f56f0", "#1798c9", "#d9480f", "#5f9f1f", "#c136c1",
-  "#b08900", "#4263eb", "#0c8599", "#e8590c", "#ae3ec9", "#2f9e44", "#f03e6e",
+  "#f0006c", "#240cfc", "#00a800", "#fc1800", "#6c24b4", "#fc0cf0", "#a80c24", "#006cf0",
 ];
-export const LEAVING = "#f03e3e";
+// Queries without a colour of their own.
+export const QUERY_COLOUR = "#4a5969";
+// What is being drawn and is not registered yet.
+export const DRAWING = "#0b7285";
+// Triggers and their alerts.
 export const ALERT = "#ffd60a";
-export const KINDS = {
-  range: { label: "range", colour: "#1c7ed6" },
-  "moving range": { label: "moving range", colour: "#7048e8" },
-  knn: { label: "kNN", colour: "#e67700" },
-  "moving knn": { label: "moving kNN", colour: "#d6336c" },
-  trigger: { label: "trigger", colour: ALERT },
-  other: { label: "other", colour: "#748091" },
-};
 
-export const classColour = (code) =>
-  code === 255 ? OTHER_COLOUR : CLASS_COLOURS[code % CLASS_COLOURS.length];
+// The number of the mark that stands for all queries without a colour of their own.
+export const LAST_MARK = MARK_COLOURS.length + 1;
+
+export const markColour = (mark) => MARK_COLOURS[mark - 1] ?? QUERY_COLOUR;
+export const classColour = (code) => CLASS_COLOURS[code] ?? OTHER_COLOUR;
+
+export const KINDS = {
+  range: "range",
+  "moving range": "moving range",
+  knn: "kNN",
+  "moving knn": "moving kNN",
+  trigger: "trigger",
+  other: "other",
+};

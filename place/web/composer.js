@@ -8,11 +8,11 @@ import { freeName, writeSql } from "./sql.js";
 
 const SHAPES = ["rectangle", "circle", "polygon"];
 const HINTS = {
-  rectangle: "Drag a rectangle on the map. Esc ends.",
-  circle: "Drag from the middle of the circle outwards. Esc ends.",
-  polygon: "Click the corners; a double click, Enter or the first corner again ends it.",
-  point: "Click the place on the map.",
-  object: "Click the object to follow.",
+  rectangle: "Drag a rectangle on the map.",
+  circle: "Drag from the middle of the circle outwards.",
+  polygon: "Choose corner after corner; a double click, Enter or the first corner again ends it.",
+  point: "Choose the place on the map.",
+  object: "Choose the object to follow on the map.",
 };
 const BLANK = { numbers: [], corners: [] };
 
@@ -29,6 +29,7 @@ export class Composer {
     scene.ready.then(() => {
       this.pen = new Pen(scene.map, live, {
         onChange: (mode, shape) => this.takeShape(mode, shape),
+        onHover: (corners) => this.scene.showDrawing({ type: "polygon", rings: [corners] }),
         onDone: (mode, shape) => this.drawn(mode, shape),
         onPick: (found, wanted) => this.picked(found, wanted),
       });
@@ -48,7 +49,7 @@ export class Composer {
       onchange: () => this.setStream(this.stream.value) });
     this.shapes = pick("shape", SHAPES.map((shape) => [shape, shape]), "Shape");
     this.fields = make("div", { class: "fields" });
-    this.draw = button("draw", "Draw", () => this.startDrawing());
+    this.draw = button("draw", "Draw", () => this.pressDraw());
     this.pick = button("pick", "Pick on the map", () => this.start("object"));
     this.classes = make("div", { class: "classes" });
     this.where = make("input", { id: "where", placeholder: "speed > 20", spellcheck: "false",
@@ -115,13 +116,13 @@ export class Composer {
     this.edit({ numbers: spec.shape === "circle" ? [side / 2] : [side, side] });
   }
 
-  // A part of the width of what there is to see, as a round number.
+  // A part of the width of what is to be seen, as a round number.
   length(part) {
     const { world } = this.live;
-    const [west, , east] = world.bounds;
-    const whole = world.isPlanar ? world.size
-      : world.distance([west, world.center[1]], [east, world.center[1]]);
-    return Number(world.formatLength(Number((whole / part).toPrecision(1))));
+    const [x, y, wide] = this.scene.where();
+    const piece = Math.min(wide, world.isPlanar ? wide : 360) / part;
+    const length = world.distance([x, y], [x + piece, y]);
+    return Number(world.formatLength(Number(length.toPrecision(1))));
   }
 
   rename(name) {
@@ -173,11 +174,18 @@ export class Composer {
     if (!isKnn && spec.shape === "polygon") {
       fields.push(cornersField(this.live.world, spec.corners, (corners) => this.edit({ corners })));
     } else fields.push(...this.labels().map((label, i) => this.numberField(label, i)));
-    if (!spec.moving) {
-      this.draw.textContent = isKnn ? "Click the place on the map" : `Draw the ${spec.shape}`;
-      fields.push(this.draw);
-    }
+    if (!spec.moving) fields.push(this.draw);
+    this.showDraw();
     this.fields.replaceChildren(...fields);
+  }
+
+  // The button that begins to draw also ends a polygon.
+  showDraw() {
+    const { kind, shape } = this.spec;
+    const isOpen = this.pen?.mode === "polygon" && this.pen.corners.length >= 3;
+    this.draw.textContent = isOpen ? `Finish the polygon of ${this.pen.corners.length} corners`
+      : kind === "knn" ? "Choose the place on the map" : `Draw the ${shape}`;
+    this.draw.setAttribute("aria-pressed", String(Boolean(this.pen?.mode) && !isOpen));
   }
 
   togetherFields() {
@@ -263,6 +271,11 @@ export class Composer {
 
   // What is drawn
 
+  pressDraw() {
+    if (this.pen?.mode === "polygon" && this.pen.corners.length >= 3) this.pen.close();
+    else this.startDrawing();
+  }
+
   startDrawing() {
     const { kind, moving, shape } = this.spec;
     if (kind === "together") return;
@@ -272,10 +285,12 @@ export class Composer {
   start(mode) {
     this.pen?.start(mode);
     this.say(HINTS[mode]);
+    this.showDraw();
   }
 
   takeShape(mode, shape) {
     this.edit(mode === "polygon" ? { corners: shape } : { numbers: [...shape] });
+    if (mode === "polygon") this.showDraw();
   }
 
   drawn(mode, shape) {
@@ -318,6 +333,7 @@ export class Composer {
 
   async submit() {
     this.register.disabled = true;
+    if (this.pen?.corners.length) this.pen.stop(); // a polygon is what it is by now
     const { numbers, corners } = this.spec;
     const trouble = await this.onSubmit(this.sql.value);
     this.register.disabled = false;

@@ -5,6 +5,7 @@ const MAGIC = 0x45434c50;
 const HEADER = 24;
 const SLOWEST = 5000;
 const FASTEST = 200;
+export const NO_HEADING = -10;
 
 export function decode(buffer) {
   const view = new DataView(buffer);
@@ -37,12 +38,14 @@ export class Track {
     this.move = new Float32Array(0);
     this.look = new Uint8Array(0);
     this.pulse = new Float32Array(0);
+    this.turn = new Float32Array(0);
     this.slots = new Uint32Array(0);
     this.version = 0;
     this.drawn = 0;
   }
 
-  // By slot: from and to (x, y each), the last frame it was in, its mark and when that changed.
+  // By slot: from and to (x, y each), the last frame it was in, its mark and when that changed, and
+  // where it is heading: clockwise from north in radians, or NO_HEADING until it has moved.
   grow(capacity) {
     const wider = (old, kind, width) => {
       const made = new kind(capacity * width);
@@ -54,6 +57,7 @@ export class Track {
     this.classOf = wider(this.classOf, Uint8Array, 1);
     this.marks = wider(this.marks, Uint8Array, 1);
     this.changed = wider(this.changed, Float32Array, 1);
+    this.headings = wider(this.headings, Float32Array, 1);
     this.capacity = capacity;
   }
 
@@ -81,6 +85,9 @@ export class Track {
       const x = mx - ox;
       const y = my - oy;
       const stayed = seen[slot] === last;
+      const [dx, dy] = [x - paths[at + 2], y - paths[at + 3]];
+      if (!stayed) this.headings[slot] = NO_HEADING;
+      else if (dx || dy) this.headings[slot] = Math.atan2(dx, -dy);
       paths[at] = stayed ? paths[at] + (paths[at + 2] - paths[at]) * done : x;
       paths[at + 1] = stayed ? paths[at + 1] + (paths[at + 3] - paths[at + 1]) * done : y;
       paths[at + 2] = x;
@@ -103,8 +110,9 @@ export class Track {
       this.move = new Float32Array(room * 4);
       this.look = new Uint8Array(room * 2);
       this.pulse = new Float32Array(room);
+      this.turn = new Float32Array(room);
     }
-    const { slots, paths, move, look, pulse, marks, classOf, changed } = this;
+    const { slots, paths, move, look, pulse, turn, marks, classOf, changed, headings } = this;
     let drawn = 0;
     for (let i = 0; i < this.count; i++) {
       const slot = slots[i];
@@ -113,6 +121,7 @@ export class Track {
       look[drawn * 2] = classOf[slot];
       look[drawn * 2 + 1] = marks[slot];
       pulse[drawn] = changed[slot];
+      turn[drawn] = headings[slot];
       drawn++;
     }
     this.drawn = drawn;

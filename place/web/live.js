@@ -8,7 +8,14 @@ import { readQuery, readShape } from "./queries.js";
 import { Socket } from "./socket.js";
 import { boundsOf, worldsOf } from "./space.js";
 
-const IDENTIFYING = 5000;
+const ANSWERING = 5000;
+const ANSWERS = { identify: "object", locate: "located", find: "found" };
+
+// What a question and its answer have in common.
+function askedKey({ type, stream, slot, key, text }) {
+  const answer = ANSWERS[type] ?? type;
+  return JSON.stringify([answer, stream, answer === "located" ? key : slot, text]);
+}
 
 export class Live extends EventTarget {
   constructor() {
@@ -100,7 +107,10 @@ export class Live extends EventTarget {
       sizes: () => this.takeSizes(message.sizes),
       stats: () => !this.isPaused && this.tell("stats", (this.stats = message)),
       answer: () => this.takeAnswer(message),
-      object: () => this.takeObject(message),
+      object: () => this.asked.get(askedKey(message))?.(message),
+      located: () => this.asked.get(askedKey(message))?.(message),
+      found: () => this.asked.get(askedKey(message))?.(message),
+      labels: () => this.tell("labels", message),
       classes: () => this.takeClasses(message),
       alerts: () => this.tell("alerts", message),
       streams: () => this.reload(),
@@ -138,6 +148,17 @@ export class Live extends EventTarget {
     this.tell("queries", this.queries);
   }
 
+  forget(name) {
+    this.queries.delete(name);
+    this.tell("queries", this.queries);
+  }
+
+  // Is the object that leads a query known to be gone?
+  focalIsGone(name) {
+    const found = this.focals.get(name);
+    return Boolean(found) && (found[1] === null || found[1] === undefined);
+  }
+
   takeFocals(focals) {
     for (const [name, found] of Object.entries(focals)) this.focals.set(name, found);
     this.tell("focals", this.focals);
@@ -167,22 +188,37 @@ export class Live extends EventTarget {
     this.tell("answer", message.query);
   }
 
-  takeObject(message) {
-    this.asked.get(`${message.stream}:${message.slot}`)?.(message);
+  // Which object a point is: its key and attributes, or null where it is gone by now.
+  async identify(stream, slot) {
+    const found = await this.ask({ type: "identify", stream, slot });
+    return found?.key === undefined || found?.key === null ? null : found;
   }
 
-  // Which object a point is: its key and attributes, or null where it is gone by now.
-  identify(stream, slot) {
-    const key = `${stream}:${slot}`;
+  // A question and its answer; null where none comes in time.
+  ask(message) {
+    const key = askedKey(message);
     return new Promise((resolve) => {
       const settle = (found) => {
         clearTimeout(timer);
         this.asked.delete(key);
-        resolve(found?.key === undefined || found?.key === null ? null : found);
+        before?.(found);
+        resolve(found ?? null);
       };
-      const timer = setTimeout(settle, IDENTIFYING);
+      const before = this.asked.get(key); // who asked the same a moment ago hears of it as well
+      const timer = setTimeout(settle, ANSWERING);
       this.asked.set(key, settle);
-      this.socket.send({ type: "identify", stream, slot });
+      this.send(message);
+    });
+  }
+
+  send(message) {
+    this.socket?.send(message);
+  }
+
+  next(type) {
+    return new Promise((resolve) => {
+      this.addEventListener(type, resolve, { once: true });
+      setTimeout(resolve, ANSWERING);
     });
   }
 

@@ -1,23 +1,24 @@
 // The operator's view: figures and charts over time, all queries, the answer of a chosen one.
 
 import { Chart, shortNumber } from "./charts.js";
-import { KINDS } from "./colours.js";
+import { describeError, dropQuery } from "./api.js";
+import { AnswerList } from "./answers.js";
+import { ALERT, KINDS, QUERY_COLOUR, markColour } from "./colours.js";
 import { byId, make } from "./dom.js";
 import { graphOf } from "./graph.js";
 import { aboutQuery, kindOf } from "./queries.js";
 
 const MOST_LISTED = 200;
 const CHOSEN_MARK = 1;
+const DOUBTING = 5000;
 
 const milliseconds = (value) => (value === null || value === undefined ? "–"
   : value >= 10000 ? `${(value / 1000).toFixed(0)} s`
     : value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`);
 
 export class OperatorView {
-  constructor(live, scene, alerts) {
-    this.live = live;
-    this.scene = scene;
-    this.alerts = alerts;
+  constructor(live, scene, alerts, objects, say) {
+    Object.assign(this, { live, scene, alerts, objects, say });
     this.chosen = null;
     this.figures = {};
     for (const [key, label] of [["objects", "objects"], ["queries", "queries"],
@@ -34,6 +35,10 @@ export class OperatorView {
     live.on("queries", () => this.showQueries());
     live.on("sizes", () => this.showSizes());
     live.on("world", () => this.showQueries());
+    live.on("focals", () => {
+      this.answer?.show();
+      this.showSizes();
+    });
   }
 
   enter() {
@@ -49,7 +54,8 @@ export class OperatorView {
 
   lookOf(query) {
     const strong = query.name === this.chosen;
-    return { colour: strong ? "#e03168" : KINDS[kindOf(query)].colour, strong };
+    if (query.kind === "trigger") return { colour: ALERT, strong };
+    return { colour: strong ? markColour(CHOSEN_MARK) : QUERY_COLOUR, strong };
   }
 
   takeStats(stats) {
@@ -75,9 +81,9 @@ export class OperatorView {
     }
     const most = Math.max(1, ...counts.values());
     byId("kinds").replaceChildren(...[...counts].map(([kind, count]) => make("li",
-      { colour: KINDS[kind].colour, "data-kind": kind, "data-count": count },
-      make("span", {}, KINDS[kind].label),
-      make("meter", { min: 0, max: most, value: count, "aria-label": KINDS[kind].label }),
+      { "data-kind": kind, "data-count": count },
+      make("span", {}, KINDS[kind]),
+      make("meter", { min: 0, max: most, value: count, "aria-label": KINDS[kind] }),
       make("b", {}, count.toLocaleString("en")))));
     byId("query-count").textContent = total.toLocaleString("en");
     if (this.chosen && !this.live.queries.has(this.chosen)) this.choose(null);
@@ -89,7 +95,9 @@ export class OperatorView {
     const found = [...this.live.queries.values()].filter((query) => !wanted
       || `${query.name} ${kindOf(query)} ${query.sql}`.toLowerCase().includes(wanted));
     const listed = found.slice(0, MOST_LISTED).map((query) => this.item(query));
+    const scrolled = this.answer?.body.scrollTop ?? 0;
     byId("query-list").replaceChildren(...listed);
+    if (this.answer) this.answer.body.scrollTop = scrolled;
     const more = found.length - MOST_LISTED;
     byId("query-more").textContent = more > 0
       ? `${more.toLocaleString("en")} more; find them by name.`
@@ -99,14 +107,14 @@ export class OperatorView {
   }
 
   item(query) {
-    const kind = KINDS[kindOf(query)];
     const isChosen = query.name === this.chosen;
-    return make("li", { colour: kind.colour, "data-query": query.name },
+    return make("li", { colour: this.lookOf(query).colour, "data-query": query.name },
       make("button", { type: "button", "aria-pressed": String(isChosen),
         onclick: () => this.choose(isChosen ? null : query.name) },
       make("span", { class: "name" }, query.name),
-      make("span", { class: "kind" }, kind.label),
+      make("span", { class: "kind" }, KINDS[kindOf(query)]),
       make("span", { class: "about" }, aboutQuery(query)),
+      make("span", { class: "trouble" }, this.troubleOf(query)),
       make("b", { class: "size",
         title: query.kind === "trigger" ? "alerts so far" : "rows in the answer" },
       this.sizeOf(query))),
@@ -117,11 +125,59 @@ export class OperatorView {
     const of = query.owner ? `, of ${query.owner}` : "";
     return make("div", { class: "details" },
       make("p", { class: "quiet" }, `on ${query.streams.join(", ")}${of}`),
-      this.graph(query),
-      make("pre", {}, query.sql),
       make("div", { class: "pair" },
         make("button", { type: "button", onclick: () => this.goTo(query) }, "Go there"),
-        make("button", { type: "button", onclick: () => this.choose(null) }, "Show all again")));
+        make("button", { type: "button", onclick: () => this.choose(null) }, "Show all again"),
+        this.dropper(query)),
+      this.graph(query),
+      make("pre", {}, query.sql),
+      this.answerOf(query).element);
+  }
+
+  // The list is made anew more often than the answer is asked for.
+  answerOf(query) {
+    if (this.answer?.query !== query) {
+      this.answer?.close();
+      this.answer = new AnswerList(query, {
+        onRow: (stream, key) => this.objects.chooseKey(stream, key),
+        onLost: () => this.choose(null),
+        focalIsGone: () => this.live.focalIsGone(query.name),
+      });
+    }
+    return this.answer;
+  }
+
+  // It may be somebody else's, so it is asked for twice.
+  dropper(query) {
+    if (this.drops?.query === query) return this.drops.button;
+    const button = make("button", { type: "button", class: "drop",
+      "aria-label": `Drop ${query.name}` }, "Drop");
+    let isCertain = false;
+    button.addEventListener("click", async () => {
+      if (!isCertain) {
+        isCertain = true;
+        button.textContent = "Really drop it?";
+        button.setAttribute("aria-label", `Really drop ${query.name}?`);
+        setTimeout(() => {
+          isCertain = false;
+          button.textContent = "Drop";
+          button.setAttribute("aria-label", `Drop ${query.name}`);
+        }, DOUBTING);
+        return;
+      }
+      try {
+        this.say(await dropQuery(this.live, query));
+      } catch (error) {
+        this.say(describeError(error), true);
+      }
+    });
+    this.drops = { query, button };
+    return button;
+  }
+
+  troubleOf(query) {
+    return query.focal && this.live.focalIsGone(query.name)
+      ? `${query.focal.stream} ${query.focal.key} is gone` : "";
   }
 
   // What a trigger asks of readings; the list is made anew more often than that changes.
@@ -145,14 +201,21 @@ export class OperatorView {
   showSizes() {
     for (const item of byId("query-list").children) {
       const query = this.live.queries.get(item.dataset.query);
-      if (query) item.querySelector(".size").textContent = this.sizeOf(query);
+      if (!query) continue;
+      item.querySelector(".size").textContent = this.sizeOf(query);
+      item.querySelector(".trouble").textContent = this.troubleOf(query);
     }
   }
 
-  choose(name) {
+  choose(name, focuses = true) {
     this.chosen = name;
+    if (!name) {
+      this.answer?.close();
+      this.answer = null;
+    }
     if (this.isShown) this.enter();
     this.list();
-    byId("query-list").querySelector("[aria-pressed=true]")?.focus();
+    this.live.tell("chosen", null);
+    if (focuses) byId("query-list").querySelector("[aria-pressed=true]")?.focus();
   }
 }

@@ -1,13 +1,18 @@
 // The map: base map, regions of queries, what moves, objects. Views say how queries look.
 
 import { call } from "./api.js";
-import { emptyStyle, paintBasemap, showBasemap, showGrid, showRoads } from "./basemap.js";
+import { emptyStyle, paintBasemap, showBasemap, showLand, showRoads } from "./basemap.js";
 import { byId } from "./dom.js";
+import { showGrid, showScale } from "./ground.js";
+import { Labels } from "./labels.js";
 import { MoversLayer } from "./movers.js";
 import { PointsLayer } from "./points.js";
+import { boundsOf } from "./space.js";
+import { Trails } from "./trails.js";
 
 const MOST_MOVING = 3000;
 const RING = 11;
+const CHOSEN = 16;
 const NEAREST = 4.5;
 
 export class Scene {
@@ -15,6 +20,8 @@ export class Scene {
     this.live = live;
     this.look = () => null;
     this.drawing = null;
+    this.chosen = null;
+    this.isTouched = false;
     this.roads = new Map();
     this.map = new maplibregl.Map({
       container: "map",
@@ -41,12 +48,27 @@ export class Scene {
     this.points = new PointsLayer(live);
     map.addLayer(this.points, "regions-line");
     map.addLayer(this.movers, "drawing-fill");
+    this.labels = new Labels(live, this);
+    this.trails = new Trails(live, this);
+    const touched = ({ originalEvent }) => (this.isTouched ||= Boolean(originalEvent));
+    for (const event of ["dragstart", "zoomstart"]) map.on(event, touched);
+    for (const event of ["moveend", "resize"]) map.on(event, () => this.showWhere());
     live.on("world", () => this.showWorld());
     live.on("queries", () => this.showQueries());
     for (const event of ["frame", "focals", "answer"]) live.on(event, () => this.later());
+    live.on("frame", () => this.fitFirst());
     map.on("zoomend", () => this.later());
     map.on("mousemove", ({ lngLat }) => this.readOut(lngLat));
     map.on("mouseout", () => (byId("readout").textContent = ""));
+  }
+
+  showWhere() {
+    if (!this.live.world) return;
+    if (this.seen === `${this.live.world.space} ${this.live.world.bounds}`) {
+      this.place = this.where();
+    }
+    this.labels.marks = showGrid(this.map, this.live.world);
+    showScale(this.map, this.live.world);
   }
 
   readOut(lngLat) {
@@ -59,23 +81,29 @@ export class Scene {
 
   paint(isDark) {
     this.live.isDark = isDark;
-    paintBasemap(this.map, isDark);
+    paintBasemap(this.map, isDark, this.live.world?.isPlanar ?? true);
     this.map.triggerRepaint();
   }
 
   async showWorld() {
     const { map, live } = this;
     const { world } = live;
-    showGrid(map, world);
     showRoads(map, world, []);
+    showLand(map, live.about?.land, world.isPlanar);
+    if (this.space !== world.space) [this.begins, this.isTouched] = [true, false];
+    this.space = world.space;
     const seen = `${world.space} ${world.bounds}`;
-    if (this.seen !== seen) this.fit(false); // and otherwise stay where one has gone to
+    const isNew = this.seen !== seen;
     this.seen = seen;
-    this.showQueries();
-    if (!world.isPlanar) {
-      await showBasemap(map, live.about.basemap);
-      paintBasemap(map, live.isDark);
+    if (isNew && this.isTouched) this.keepPlace(); // stay where one has gone to
+    else if (isNew) {
+      this.begins = true;
+      this.fit(false);
     }
+    this.showWhere();
+    this.showQueries();
+    if (!world.isPlanar) await showBasemap(map, live.about.basemap);
+    paintBasemap(map, live.isDark, world.isPlanar);
     const networks = [];
     for (const { stream } of live.drawnTracks().filter((track) => track.stream.roads)) {
       if (!this.roads.has(stream.name)) {
@@ -88,12 +116,107 @@ export class Scene {
 
   fit(moves = true) {
     const { world } = this.live;
-    const [x1, y1, x2, y2] = world.bounds;
+    const whole = this.cameraFor(world.bounds);
+    if (!whole) return;
+    this.live.fitZoom = whole.zoom;
+    const data = this.dataBounds();
+    this.map[moves ? "easeTo" : "jumpTo"]((data && this.cameraFor(data)) ?? whole);
+  }
+
+  cameraFor([x1, y1, x2, y2]) {
+    const { world } = this.live;
     const box = [world.toLngLat(x1, y1), world.toLngLat(x2, y2)];
-    const camera = this.map.cameraForBounds(box, { padding: 24 });
-    if (!camera) return;
-    this.live.fitZoom = camera.zoom;
-    this.map[moves ? "easeTo" : "jumpTo"](camera);
+    const maxZoom = world.isPlanar ? 22 : 15;
+    return this.map.cameraForBounds(box, { padding: 40, maxZoom });
+  }
+
+  // Where all is that a client may see: the regions of its queries, and the objects in its answers.
+  // An operator sees where a stream says that its objects are.
+  dataBounds() {
+    const { live } = this;
+    if (live.about?.you.role !== "client") return null;
+    const places = [];
+    for (const { query } of this.shown()) {
+      const path = this.pathOf(query);
+      const middle = path && this.placeOf([path[2], path[3]]);
+      if (query.region) places.push(...live.world.rings(query.region)[0].flat());
+      else if (middle && query.extents.length) {
+        places.push(...live.world.around(middle, query.extents).flat());
+      } else if (middle) places.push(...middle);
+    }
+    for (const track of live.drawnTracks()) {
+      for (const slot of track.slots) {
+        if (track.lives(slot)) places.push(...this.placeOf(track.path(slot).subarray(2)));
+      }
+    }
+    return places.length ? boundsOf(places) : null;
+  }
+
+  // The first view shows the data as soon as there is some, unless one has gone elsewhere.
+  fitFirst() {
+    if (!this.begins || this.isTouched) return;
+    if (this.live.about?.you.role === "client" && !this.dataBounds()) return;
+    this.begins = false;
+    this.fit(false);
+  }
+
+  placeOf([x, y]) {
+    const { world } = this.live;
+    return world.fromMercator(x + world.origin[0], y + world.origin[1]);
+  }
+
+  choose(chosen) {
+    this.chosen = chosen;
+    this.trails.draw();
+    this.later();
+  }
+
+  // Go along with an object: as it moves between two frames, so does the middle of the map.
+  moveTo(track, slot) {
+    const center = this.live.world.toLngLat(...this.placeOf(track.path(slot).subarray(2)));
+    const duration = Math.max(0, track.duration * (1 - track.progress(performance.now())));
+    this.isTouched = true;
+    this.map.easeTo({ center, duration, easing: (part) => part, essential: true });
+  }
+
+  goToObject(track, slot) {
+    const center = this.live.world.toLngLat(...this.placeOf(track.path(slot).subarray(2)));
+    this.isTouched = true;
+    const zoom = Math.max(this.map.getZoom(), this.live.fitZoom + 1.5);
+    this.map.easeTo({ center, zoom, duration: 600 });
+  }
+
+  // What the middle of the map shows, and how wide it is: for a link to the same view.
+  where() {
+    const { world } = this.live;
+    const [x, y] = world.fromLngLat(this.map.getCenter());
+    const ends = this.ends();
+    return [x, y, ends[1] - ends[0]];
+  }
+
+  ends() {
+    const { clientWidth, clientHeight } = this.map.getContainer();
+    return [0, clientWidth].map((at) => {
+      const { lng, lat } = this.map.unproject([at, clientHeight / 2]);
+      return this.live.world.isPlanar ? this.live.world.fromLngLat({ lng, lat })[0] : lng;
+    });
+  }
+
+  goWhere([x, y, wide]) {
+    const { world } = this.live;
+    const span = world.isPlanar ? wide * world.scale : wide / 360;
+    const zoom = Math.log2(this.map.getContainer().clientWidth / (512 * span));
+    this.isTouched = true;
+    this.begins = false;
+    this.place = [x, y, wide];
+    this.map.jumpTo({ center: world.toLngLat(x, y), zoom });
+  }
+
+  // The plane may be measured anew, and then the same place is elsewhere on the map.
+  keepPlace() {
+    const whole = this.cameraFor(this.live.world.bounds);
+    if (whole) this.live.fitZoom = whole.zoom;
+    if (this.place) this.goWhere(this.place);
   }
 
   // `look(query)` gives {colour, strong} or null for a query that is not shown.
@@ -128,7 +251,21 @@ export class Scene {
       }
     }
     this.map.getSource("regions").setData({ type: "FeatureCollection", features });
+    this.labels.setNames(this.names());
     this.later();
+  }
+
+  // The names of regions that stay, above the middle of each.
+  names() {
+    const { world } = this.live;
+    return this.shown().filter(({ query }) => query.region || query.point).map(
+      ({ query, strong }) => {
+        const corners = query.region ? world.rings(query.region)[0] : [query.point];
+        const top = Math.max(...corners.map(([, y]) => y));
+        const highest = corners.filter(([, y]) => y === top).map(([x]) => x);
+        const named = query.region_name ? `${query.name} (${query.region_name})` : query.name;
+        return { text: named, strong, at: [(Math.min(...highest) + Math.max(...highest)) / 2, top] };
+      });
   }
 
   // Several causes of a change make one drawing.
@@ -153,14 +290,17 @@ export class Scene {
     for (const { query, colour, strong } of shown.slice(0, MOST_MOVING)) {
       const path = this.pathOf(query);
       if (!path) continue;
-      const ring = Array.from({ length: 20 }, (_, i) =>
-        [Math.cos(i * Math.PI / 10) * RING * pixel, Math.sin(i * Math.PI / 10) * RING * pixel]);
-      regions.push({ path, ring, colour, strong, filled: false });
+      regions.push({ path, ring: circleOf(RING * pixel, 20), colour, strong, filled: false });
       if (query.extents?.length) {
         const outline = this.offsets(path, query.extents, steps);
         regions.push({ path, ring: outline, colour, strong, filled: true });
       }
       if (query.kind === "knn" && strong) links.push(...this.links(query, path, colour));
+    }
+    const track = this.chosen && live.tracks.get(this.chosen.stream);
+    if (track?.lives(this.chosen.slot)) {
+      regions.push({ path: track.path(this.chosen.slot), ring: circleOf(CHOSEN * pixel, 32),
+        colour: live.isDark ? "#ffffff" : "#1b2733", strong: true, filled: false });
     }
     this.movers.set(live.world, regions, links);
   }
@@ -258,6 +398,11 @@ export class Scene {
     this.map.getSource("drawing").setData({ type: "FeatureCollection", features });
   }
 }
+
+const circleOf = (radius, steps) => Array.from({ length: steps }, (_, i) => {
+  const angle = (2 * Math.PI * i) / steps;
+  return [Math.cos(angle) * radius, Math.sin(angle) * radius];
+});
 
 function fitControl(onFit) {
   return {

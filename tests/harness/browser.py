@@ -55,6 +55,10 @@ class Page:
     def evaluate(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)
 
+    def fragment(self) -> str:
+        """The address of what is to be seen, as far as this page knows it."""
+        return str(self.evaluate("location.hash"))
+
     def until(self, script: str, argument: Any = None, seconds: float = 20) -> Any:
         """Wait until a script gives something; the page's policy allows no other way."""
         return wait_for(lambda: self.evaluate(script, argument), seconds)
@@ -104,6 +108,37 @@ class Page:
         self.until(f"!document.querySelector('.mine-query[data-query=\"{name}\"]')")
 
 
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+"""How a context of the browser becomes a phone."""
+
+
+class Finger:
+    """A finger on a phone, as the browser itself hears of it: what it does to the page, such as
+    scrolling, happens as well."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._channel = page.page.context.new_cdp_session(page.page)
+
+    def _touch(self, kind: str, *at: tuple[float, float]) -> None:
+        points = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(at)]
+        self._channel.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float], steps: int = 8) -> None:
+        """Drag on the map, between places of the stream."""
+        (x1, y1), (x2, y2) = self._page.on_screen(*start), self._page.on_screen(*end)
+        self._touch("touchStart", (x1, y1))
+        for i in range(1, steps + 1):
+            part = i / steps
+            self._touch("touchMove", (x1 + (x2 - x1) * part, y1 + (y2 - y1) * part))
+        self._touch("touchEnd")
+
+    def tap(self, x: float, y: float) -> None:
+        at = self._page.on_screen(x, y)
+        self._touch("touchStart", at)
+        self._touch("touchEnd")
+
+
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -122,7 +157,8 @@ def make_archive() -> bytes:
 
 @contextlib.contextmanager
 def archive_served() -> Iterator[tuple[str, list[str]]]:
-    """The archive at an address of another origin, and the ranges that were asked for."""
+    """The archive at an address of another origin, and the ranges that were asked for. All paths
+    that end with .png are the one tile, too."""
     content, asked = make_archive(), list[str]()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -130,6 +166,10 @@ def archive_served() -> Iterator[tuple[str, list[str]]]:
             self._reply(204, b"")
 
         def do_GET(self) -> None:
+            if self.path.endswith(".png"):
+                asked.append(self.path)
+                self._reply(200, PICTURE)
+                return
             asked.append(self.headers["Range"])
             first, last = map(int, asked[-1].removeprefix("bytes=").split("-"))
             self._reply(206, content[first : last + 1])

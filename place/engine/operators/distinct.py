@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from place.engine.accumulate import Slots
-from place.engine.columns import Columns, Dictionary
+from place.engine.columns import Columns, Dictionary, Vector
 from place.engine.flow import Flow
 from place.engine.multiset import pack, unpack, width_of
 from place.engine.operators.contract import Span, Stateless
-from place.engine.vector import Vector, as_columns
+from place.engine.vector import as_columns
 from place.kernels.arrays import Longs
 from place.kernels.segments import add_in_segments, negative_first, sort_into_segments
 from place.model.types import Type

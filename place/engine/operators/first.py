@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from place.engine.accumulate import Slots, TextOrder, ascending
-from place.engine.columns import Columns, Dictionary
+from place.engine.columns import Columns, Dictionary, Vector
 from place.engine.flow import Flow, Sources
 from place.engine.multiset import as_numbers, longer, pack, unpack, width_of
 from place.engine.operators.contract import Span, Stateless
-from place.engine.vector import Vector, as_columns
+from place.engine.vector import as_columns
 from place.kernels.arrays import Longs
 from place.kernels.ranked_rows import FIRST, ITEM, NEXT, WANTED, choose_first, link_items
 from place.kernels.segments import negative_first, sort_into_segments

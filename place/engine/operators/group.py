@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.engine.accumulate import Counts, Extremes, Known, Slots, Sums, TextOrder, Values
-from place.engine.columns import DTYPES, Dictionary
+from place.engine.columns import DTYPES, Dictionary, Vector
 from place.engine.flow import Flow, Sources
 from place.engine.multiset import MASK, as_numbers, longer, pack, width_of
 from place.engine.operators.contract import Parameters, Span, Stateless
-from place.engine.vector import Vector, as_columns, evaluate_all, holds
+from place.engine.vector import as_columns, evaluate_all, holds
 from place.kernels.arrays import Bools, Longs
 from place.kernels.segments import Segments, replace_rows, sort_into_segments
 from place.model.schema import Column

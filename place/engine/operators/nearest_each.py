@@ -13,12 +13,11 @@ from typing import Protocol
 import numpy as np
 
 from place.engine.accumulate import Slots
-from place.engine.columns import Columns
+from place.engine.columns import Columns, Vector
 from place.engine.flow import Flow
 from place.engine.multiset import longer, pack, width_of
 from place.engine.operators.contract import Span, Stateless
 from place.engine.rank_combinations import GROUP
-from place.engine.vector import Vector
 from place.kernels.arrays import Longs
 
 NO_NULLS = np.zeros(1, np.bool_)

@@ -82,6 +82,10 @@ class Directory:
         """A file, mapped into memory."""
         return pa.memory_map(self._path(name))
 
+    def open_lazily(self, name: str) -> pa.NativeFile:
+        """A file of which little is read."""
+        return pa.OSFile(self._path(name))
+
     def open_part(self, name: str, first: int, size: int) -> pa.NativeFile:
         """A part of a file, mapped into memory."""
         with self.open(name) as whole:

@@ -111,8 +111,8 @@ def check_writable(directory: Path) -> None:
         raise unwritable(directory, error) from None
 
 
-def read_about(directory: Path, kind: Kind) -> dict[str, Any]:
-    """What a home directory of a kind says of itself."""
+def read_about(directory: Path, kind: Kind | None = None) -> dict[str, Any]:
+    """What a home directory of a kind, or of any, says of itself."""
     path = directory / ABOUT
     try:
         about: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -128,7 +128,7 @@ def read_about(directory: Path, kind: Kind) -> dict[str, Any]:
     known = about.setdefault("kind", "pipeline")
     if (known, kind) == ("journal", "log"):  # it becomes one when it is opened
         return about
-    if known != kind:
+    if kind is not None and known != kind:
         said, hint = OTHERS[known]
         raise ConfigurationError(f"{directory} {said}", hint=hint)
     return about

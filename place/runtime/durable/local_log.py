@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from place.engine.checkpoint import Checkpoint, save_worker
-from place.engine.worker import Told, Worker
+from place.engine.slices import Told
+from place.engine.worker import Worker
 from place.errors import ConfigurationError
 from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.saving import Background, Pacing, detached, usual_pace
@@ -44,11 +45,12 @@ class Beginning:
 
 
 class LoggedTick(NamedTuple):
-    """What a tick took in, with which version of the catalog."""
+    """What a tick took in, with which version of the catalog, and how far streams were before."""
 
     tick: int
     catalog: int
     told: list[Told]
+    clocks: Mapping[str, int | None] = {}
 
 
 class LocalLog:
@@ -61,7 +63,9 @@ class LocalLog:
         self._pacing = Pacing(usual_pace())
         self.beginning = self._read()
         self._tick = self.beginning.tick
-        self._sweep(self.beginning)
+
+    archived: Callable[[], int | None] = staticmethod(lambda: None)
+    """The last tick that the repository has; later ones are kept for it. None if it needs none."""
 
     def _read(self) -> Beginning:
         if not self._storage.exists(BEGINNING):
@@ -88,17 +92,38 @@ class LocalLog:
 
     def since(self) -> Iterator[LoggedTick]:
         """The ticks since these states, in their order."""
+        for logged in self.after(self.beginning.tick):
+            self._tick = logged.tick
+            yield logged
+
+    def after(self, tick: int) -> Iterator[LoggedTick]:
+        """The ticks that are kept after one, in their order."""
         for name in self._storage.names(DIRECTORY):
             stem, _, kind = name.partition(".")
-            if kind == "arrow" and int(stem) > self.beginning.tick:
+            if kind == "arrow" and int(stem) > tick:
                 pack = load_pack(self._storage, f"{DIRECTORY}/{name}")
-                self._tick = int(stem)
-                yield LoggedTick(self._tick, pack.facts["catalog"], told_in(pack))
+                clocks = pack.facts.get("clocks", {})
+                yield LoggedTick(int(stem), pack.facts["catalog"], told_in(pack), clocks)
 
-    def append(self, catalog: int, told: Sequence[Told]) -> None:
-        """A tick, durable when this returns."""
+    @property
+    def tick(self) -> int:
+        """The last tick."""
+        return self._tick
+
+    @property
+    def newest(self) -> int:
+        """The last tick that is kept, also before those of before were taken."""
+        stems = (name.partition(".") for name in self._storage.names(DIRECTORY))
+        kept = [int(stem) for stem, _, kind in stems if kind == "arrow"]
+        return max([self._tick, *kept])
+
+    def append(
+        self, catalog: int, told: Sequence[Told], clocks: Mapping[str, int | None] | None = None
+    ) -> None:
+        """A tick, durable when this returns; `clocks` tell how far streams are before it."""
         name = f"{DIRECTORY}/{self._tick + 1:012d}.arrow"
-        self._storage.replace(name, partial(write_told, told=told, facts={"catalog": catalog}))
+        facts = {"catalog": catalog, "clocks": clocks or {}}
+        self._storage.replace(name, partial(write_told, told=told, facts=facts))
         self._tick += 1
 
     def count(self, told: Sequence[Told], seconds: float) -> None:
@@ -131,11 +156,17 @@ class LocalLog:
         self._pacing.state = size
         self._sweep(beginning)
 
+    def sweep(self) -> None:
+        """Remove what nobody needs of what an earlier process has left."""
+        self._sweep(self.beginning)
+
     def _sweep(self, beginning: Beginning) -> None:
         """Remove what the states have made superfluous, and what a killed process has left."""
+        archived = self.archived()
+        passed = beginning.tick if archived is None else min(archived, beginning.tick)
         for name in self._storage.names(DIRECTORY):
             stem, _, kind = name.lstrip(".").partition(".")
-            is_passed = kind == "arrow" and int(stem) <= beginning.tick
+            is_passed = kind == "arrow" and int(stem) <= passed
             if is_passed or (kind.endswith(".tmp") and int(stem) <= self._tick):
                 self._storage.remove(f"{DIRECTORY}/{name}")
         for name, _ in list(self._storage.list(STATES)):

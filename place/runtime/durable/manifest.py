@@ -21,9 +21,10 @@ from typing import Any
 from place.errors import ConfigurationError
 from place.runtime.durable.storage import Damaged, Storage, TakenOver, part_of
 
-FORMAT = 3
-EARLIER = 2
-"""The format before this one, which can be read, too: each tick had saved the states."""
+FORMAT = 4
+EARLIER, EARLIEST = 3, 2
+"""Formats before this one that can be read, too. In the one before, no segment was cut into slices;
+in the one before that, each tick had saved the states."""
 DIRECTORY = "manifest"
 TRIGGER_COUNTS = ("kept", "matches", "alerts", "pairs")
 """What is counted of each trigger: readings that it keeps now, once for each variable that they may
@@ -86,6 +87,7 @@ class Manifest:
     `TRIGGER_COUNTS`; of very many triggers those of the first. The deltas of ticks before
     `kept_from` are not kept. Where the storage is not the home directory, `epoch` is that of the
     lease under which it was committed, and `statements` the last entry of the log of statements.
+    `archived` is the last tick that the repository has; None if no stream is archived.
     """
 
     tick: int
@@ -110,6 +112,7 @@ class Manifest:
     older: Mapping[str, Saved] = field(default_factory=dict)
     epoch: int = 0
     statements: str = ""
+    archived: int | None = None
     format: int = FORMAT
 
     @property
@@ -119,11 +122,13 @@ class Manifest:
 
     @property
     def replayed_from(self) -> int:
-        """The first tick that some cell has to take again if it begins with its older state."""
+        """The first tick that some cell has to take again if it begins with its older state, or
+        that the repository has yet to archive."""
         rows, columns = map(int, self.cells.split("x"))
         if len(self.states) < rows * columns:
             return 1
-        return 1 + min(saved.tick for saved in self.saved)
+        passed = min(saved.tick for saved in self.saved)
+        return 1 + (passed if self.archived is None else min(passed, self.archived))
 
     @property
     def saved(self) -> list[Saved]:
@@ -237,15 +242,16 @@ def load(storage: Storage, tick: int) -> Manifest:
     name = name_of(tick)
     found = _checked(name, storage.read(name))
     form = found.get("format")
-    if form not in (FORMAT, EARLIER):
+    if form not in (FORMAT, EARLIER, EARLIEST):
         raise _of_another_version(name, form)
     states = found["states"]
-    if form == EARLIER:
+    if form == EARLIEST:
         about = {"tick": tick, "catalog": found["catalog"]}
         states = {c: {"file": s["file"], "size": s["size"], **about} for c, s in states.items()}
     return Manifest(
         **{
             **found,
+            "format": FORMAT,
             "states": {cell: Saved(**saved) for cell, saved in states.items()},
             "older": {c: Saved(**saved) for c, saved in found.get("older", {}).items()},
             "outbox": tuple(Posted(**posted) for posted in found["outbox"]),

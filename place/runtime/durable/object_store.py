@@ -107,6 +107,11 @@ class ObjectStore:
         with _as_system_errors(name):
             return pa.BufferReader(self._content(name))
 
+    def open_lazily(self, name: str) -> pa.NativeFile:
+        """An object of which only the parts are fetched that are read."""
+        with _as_system_errors(name):
+            return pa.PythonFile(obstore.open_reader(self._store, name, buffer_size=1), mode="r")
+
     def open_part(self, name: str, first: int, size: int) -> pa.NativeFile:
         """A part of an object to read at any place."""
         with _as_system_errors(name):

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from place.engine.checkpoint import Checkpoint, save_worker
-from place.engine.worker import Segment, Told, Worker
+from place.engine.slices import Segment, Told
+from place.engine.worker import Worker
 from place.runtime.durable.crash import OFTEN, point
 from place.runtime.durable.manifest import Saved
 from place.runtime.durable.pack import load_pack, write_tables

@@ -156,6 +156,10 @@ class Storage:
         first, _, size = part.partition("+")
         return self._files.open_part(file, int(first), int(size))
 
+    def open_lazily(self, name: str) -> pa.NativeFile:
+        """A file of which little is read: of an object only the parts that are asked for."""
+        return self._files.open_lazily(name)
+
     def head(self, name: str, most: int) -> tuple[bytes, int]:
         """The first bytes of a file, and the size of all of it."""
         return self._files.head(name, most)

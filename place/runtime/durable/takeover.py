@@ -112,7 +112,7 @@ def fence(storage: Storage, home_id: str, cells: str) -> Manifest:
     while True:
         known = manifests.ticks(storage)
         if known:
-            last = _after(manifests.load(storage, known[-1]))
+            last = after(manifests.load(storage, known[-1]))
         else:
             last = Manifest(1, home_id, 0, cells, {})
         attempt = uuid.uuid4().hex[:8]
@@ -121,7 +121,8 @@ def fence(storage: Storage, home_id: str, cells: str) -> Manifest:
             return last
 
 
-def _after(last: Manifest) -> Manifest:
+def after(last: Manifest) -> Manifest:
+    """The manifest of a tick in which nothing happens."""
     nothing: Mapping[str, float] = {}
     return replace(
         last,
@@ -132,6 +133,14 @@ def _after(last: Manifest) -> Manifest:
         metrics=nothing,
         format=manifests.FORMAT,
     )
+
+
+def cells_of(storage: Storage) -> list[int] | None:
+    """The rows and columns of the cells of a home, as its last manifest says; None before any."""
+    known = manifests.ticks(storage)
+    if not known:
+        return None
+    return [int(part) for part in manifests.load(storage, known[-1]).cells.split("x")]
 
 
 def known_cells(directory: Path | None, root: str | None = None) -> tuple[int, int]:
@@ -145,7 +154,17 @@ def known_cells(directory: Path | None, root: str | None = None) -> tuple[int, i
         about = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
         if "cells" not in about and root is not None:
             about = identity_of(Storage(root)) or {}
-        rows, columns = about.get("cells") or (1, 1)
+        place = root or about.get("storage") or (None if directory is None else str(directory))
+        found = _cells_said(place) if place is not None and about else None
+        rows, columns = found or about.get("cells") or (1, 1)
         return int(rows), int(columns)
     except (OSError, ValueError, TypeError, AttributeError, PlaceError):
         return 1, 1
+
+
+def _cells_said(root: str) -> list[int] | None:
+    """The cells as the last manifest says, if it can be read."""
+    try:
+        return cells_of(Storage(root))
+    except (OSError, PlaceError):
+        return None

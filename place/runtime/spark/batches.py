@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from place.engine.worker import UNORDERED
+from place.engine.slices import UNORDERED
 from place.model.schema import Stream
 from place.runtime.durable.tick_pace import TickPace
 from place.runtime.intake.binary import BinaryForm, check_binary

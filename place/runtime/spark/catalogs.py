@@ -14,7 +14,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from place.engine.worker import TableOf
+from place.engine.following import TableOf
 from place.plan.catalog import Catalog, CatalogChange, fold
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.pack import load_pack, write_tables

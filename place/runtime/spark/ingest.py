@@ -20,14 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.reading import Advance
 from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY, number_of
-from place.runtime.durable.storage import Storage
+from place.runtime.durable.slice_file import read_whole
+from place.runtime.durable.storage import Fill, Storage
 from place.runtime.durable.tick_pace import Budget, TickPace
-from place.runtime.durable.told import packed_told, read_told, write_told
+from place.runtime.durable.told import packed_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
@@ -75,9 +76,12 @@ class IngestLog:
         has: Has,
         reached: Reached,
         confirm: Callable[[], None] = lambda: None,
+        cut: Callable[[Sequence[Told]], Fill] = lambda told: lambda out: write_told(out, told),
         target: float | None = None,
     ) -> None:
         self._log = log
+        self._cut = cut
+        """What fills a file that is not small: as cells should read it."""
         self.pace = TickPace(target, MOST)
         self._confirm = confirm
         """Raises an error if another process has taken over the storage, which would not know of
@@ -132,7 +136,7 @@ class IngestLog:
         """The times that streams reach with a file of an earlier process. One that cannot be read
         says nothing: the tick that takes it says what is wrong with it."""
         try:
-            return _told_times(read_told(self._log, name))
+            return _told_times(read_whole(self._log, name))
         except (PlaceError, OSError, ValueError, KeyError):
             return {}
 
@@ -141,11 +145,10 @@ class IngestLog:
         with self.lock:
             content = packed_told(told) if size_of(told) <= SMALL else None
 
-            def fill(out: pa.NativeFile) -> None:
-                if content is None:
-                    write_told(out, told)
-                else:
-                    out.write(content)
+            def small(out: pa.NativeFile) -> None:
+                out.write(content)
+
+            fill = self._cut(told) if content is None else small
 
             size = None
             while size is None:
@@ -184,7 +187,7 @@ class IngestLog:
         if not offers:
             return
         try:
-            logged = self.write_cut(_told(offers, self._arrival))[-1]
+            logged = self.write_in_parts(_told(offers, self._arrival))[-1]
         except Exception as error:  # each of those who wait is told
             for offer in offers:
                 offer.error = error
@@ -192,13 +195,13 @@ class IngestLog:
             for offer in offers:
                 offer.logged = logged
 
-    def write_cut(self, told: Sequence[Told]) -> list[Logged]:
+    def write_in_parts(self, told: Sequence[Told]) -> list[Logged]:
         """Readings and advances in files that are each no more than a tick should take; all of
         them are durable when this returns, or none is there."""
         written: list[Logged] = []
         with self.lock:
             try:
-                for part in self._cut(told):
+                for part in self._in_ticks(told):
                     written.append(self.write(part))
             except BaseException:
                 for each in written:
@@ -206,7 +209,7 @@ class IngestLog:
                 raise
         return written
 
-    def _cut(self, told: Sequence[Told]) -> list[Sequence[Told]]:
+    def _in_ticks(self, told: Sequence[Told]) -> list[Sequence[Told]]:
         if self.pace.target is None:
             return [told]
         budget = self.pace.budget()

@@ -62,7 +62,26 @@ class StepsInput:
     after: int
 
 
-TickInput = FileInput | PackInput | EnclosedInput | AdvanceInput | StepsInput
+@dataclass(frozen=True)
+class MovedInput:
+    """What a cell told those of other rows of its column, in a file: objects that they begin to
+    follow."""
+
+    file: str
+    row: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True)
+class FloorsInput:
+    """Where the histories of streams begin in all cells, because queries begin that go by them."""
+
+    floors: Mapping[str, int]
+
+
+TickInput = (
+    FileInput | PackInput | EnclosedInput | AdvanceInput | StepsInput | MovedInput | FloorsInput
+)
 RAW = FileInput | StepsInput
 """Inputs that are no segments yet."""
 
@@ -72,6 +91,8 @@ _KINDS: dict[str, type[TickInput]] = {
     "pack": PackInput,
     "advance": AdvanceInput,
     "steps": StepsInput,
+    "moved": MovedInput,
+    "floors": FloorsInput,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 

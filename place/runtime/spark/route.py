@@ -1,7 +1,8 @@
-"""The route stage: sources are read and checked, into segments that every cell can read.
+"""The route stage: sources are read and checked, into segments that cells read.
 
 A single cell reads files itself. For several cells, and for rows that pass through Spark, tasks of
-an ordinary Spark job write segments, and the cells get their names.
+an ordinary Spark job write segments, and the cells get their names. Where there are several rows of
+cells, segments are cut into slices, so that a cell reads only its own (durable/slice_file.py).
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.fs
 
-from place.engine.worker import Segment, Told
+from place.engine.slices import Segment, Told
+from place.errors import InternalError
+from place.model.reading import Advance
 from place.model.schema import Stream
 from place.plan.catalog import fold
+from place.runtime.durable.slice_file import Cutting, read_whole, write_cut
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import write_told
 from place.runtime.intake.check import Rejected, Routed
 from place.runtime.intake.files import read_file
 from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
-from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
+from place.runtime.spark.inputs import (
+    AdvanceInput,
+    FileInput,
+    PackInput,
+    StepsInput,
+    TickInput,
+)
 from place.runtime.spark.worker_process import hush_broken_pipes, spare_the_collector
 
 
@@ -38,6 +47,8 @@ class Routing:
     attempt: str
     streams: Mapping[str, Stream]
     clocks: Mapping[str, int | None] = field(default_factory=dict)
+    cutting: Cutting | None = None
+    """How segments are cut, where there are several rows of cells."""
 
     def arrival(self, stream: Stream, at: int) -> int:
         """When readings come that have no time of their own, if a clock says that it was `at`.
@@ -72,7 +83,8 @@ class Routing:
     def keep(self, told: Sequence[Told]) -> str:
         """Write segments and advances for the cells; the name of the file."""
         file = f"segments/{self.tick:012d}-{self.attempt}-{uuid.uuid4().hex[:12]}.arrow"
-        self.storage.write(file, lambda out: write_told(out, told))
+        write = write_cut(self.storage, self.cutting, self.streams.values(), told)
+        self.storage.write(file, write)
         return file
 
 
@@ -89,6 +101,21 @@ def route(routing: Routing, inputs: Iterable[TickInput]) -> Iterator[TickInput]:
             yield PackInput(file, item.first, item.stream, seconds=seconds)
         else:
             yield item
+
+
+def gathered(routing: Routing, inputs: Iterable[TickInput]) -> list[Told]:
+    """What a tick of the log has taken in, in its order."""
+    told: list[Told] = []
+    for item in inputs:
+        if isinstance(item, PackInput):
+            told += read_whole(routing.storage, item.file)
+        elif isinstance(item, StepsInput):
+            told += routing.make(item)
+        elif isinstance(item, AdvanceInput):
+            told.append(Advance(item.time, item.stream))
+        else:
+            raise InternalError(f"{item} was committed as it came")
+    return told
 
 
 def keep_routed(

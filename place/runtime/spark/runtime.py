@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from place.engine.matrix import Matrix
-from place.engine.worker import Told
+from place.engine.slices import Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
@@ -30,29 +30,36 @@ from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan
+from place.plan.past import Question
 from place.plan.query import Query
-from place.runtime.durable.aside import FAILED
+from place.runtime.archive import Archive
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
-from place.runtime.durable.kept_ticks import WRITTEN, Keep
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
+from place.runtime.durable.slice_file import write_cut
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
-from place.runtime.durable.takeover import held, root_of
+from place.runtime.durable.takeover import cells_of, held, root_of
 from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
-from place.runtime.interface import DurableRuntime, Listener, OnCommit
+from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
+from place.runtime.past_range import check_begins_now
+from place.runtime.recall import recall
+from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.spark.changes import NAME as CHANGES
 from place.runtime.spark.changes import ChangesSource
 from place.runtime.spark.checkpoints import Checkpoints
 from place.runtime.spark.deliver import Deliveries
-from place.runtime.spark.ingest import IngestLog, Logged, size_of
-from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
+from place.runtime.spark.ingest import IngestLog, size_of
+from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput
 from place.runtime.spark.pipeline import Entry, Pipeline
+from place.runtime.spark.pushed_ticks import take_files, take_singly
+from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -110,7 +117,7 @@ class SparkRuntime:
         else:
             place, self._lease = held(self.home, root, asked)
         about = self.home.about
-        cells = about.get("cells") or asked or [1, 1]
+        cells = cells_of(place) or about.get("cells") or asked or [1, 1]
         self.home.remember(cells=cells)
         matrix = matrix or Matrix(*cells)
         cores = self.spark.sparkContext.defaultParallelism
@@ -131,6 +138,12 @@ class SparkRuntime:
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
             self.pipeline.confirm,
+            lambda told: write_cut(
+                self.pipeline.storage,
+                self.pipeline.slicing.cutting,
+                self.catalog.streams.values(),
+                told,
+            ),
             self.tick_seconds,
         )
         self.catalog = Catalog()
@@ -145,7 +158,20 @@ class SparkRuntime:
         self.pipeline.on_commit = [self._committed]
         self.pipeline.delivered = self.deliveries.delivered
         self.deliveries.deliver()
+        self.archive: Archive
+        self.repository = self.archive = Repository(
+            self.pipeline.storage, self._ticks, self._store.load, confirm=self.pipeline.confirm
+        )
+        self.pipeline.archived = lambda: self.repository.passed
+        self.repository.open(0 if last is None else last.tick, self.catalog)
         self._roll_forward()
+
+    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
+        """The ticks of the log after one, for the repository."""
+        for each in self.pipeline.log.after(tick):
+            streams = self.repository.catalog(each.catalog).streams
+            told = gathered(Routing(self.pipeline.storage, each.tick, "", streams), each.inputs)
+            yield TickOfLog(each.tick, each.catalog, told, each.clocks)
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
@@ -163,27 +189,8 @@ class SparkRuntime:
                 self.take_singly()
 
     def take_singly(self) -> None:
-        """Make ticks of files that make none together: one that is bad must not stop the rest.
-
-        A fault of the storage is never the readings' fault: only where a tick without them can be
-        made, and all that a tick may have to write can be written, are they to blame.
-        """
-        with self.pipeline.lock:
-            for logged in self.ingest.due():
-                try:
-                    self._take([logged])
-                except StorageFault:
-                    raise
-                except PlaceError as error:
-                    self.pipeline.storage.prove([*WRITTEN, "manifest"])
-                    self.tick(Entry())
-                    self.ingest.set_aside(logged)
-                    LOG.error(
-                        "%s%s is set aside (place retry puts it back): %s",
-                        logged.name,
-                        FAILED,
-                        error,
-                    )
+        """Make ticks of files that make none together: one that is bad must not stop the rest."""
+        take_singly(self)
 
     def tick(self, entry: Entry, seconds: float | None = None) -> Manifest:
         """Run a tick with the catalog as it is; queries that begin may take so many seconds."""
@@ -196,6 +203,7 @@ class SparkRuntime:
 
     def _committed(self, manifest: Manifest) -> None:
         """A tick is done: sinks and subscribers get its deltas."""
+        self.repository.told(manifest.tick, self.catalog)
         self.deliveries.deliver()
         if self.listener is not None and not self._is_own and manifest.deltas:
             self.listener(self._deltas(manifest))
@@ -264,6 +272,7 @@ class SparkRuntime:
         """Stop; what was durable stays."""
         self.sources.stop()
         self.deliveries.close()
+        self.repository.close()
         self.pipeline.close()
         self._store.close()
         self._let_go()
@@ -285,6 +294,7 @@ class SparkRuntime:
             while (manifest := self.pump()) is not None:
                 deltas += self._deltas(manifest)
             _, begun = catalog.queries.since(self.catalog.queries)
+            check_begins_now(catalog, begun)
             self._store.save(self.catalog, catalog)
             try:
                 deltas += self._deltas(self._adopt(catalog, current().seconds if begun else None))
@@ -316,7 +326,7 @@ class SparkRuntime:
             told = told_of(self.catalog, inputs)
             if size_of(told) <= self.pipeline.small:
                 return self._feed_few(told)
-            written = self.ingest.write_cut(told)
+            written = self.ingest.write_in_parts(told)
             deltas: list[Delta] = []
             try:
                 while not self._has_taken(written[-1].number):
@@ -350,7 +360,7 @@ class SparkRuntime:
         with self.ingest.lock:
             if stream is not None and stream not in self.catalog.streams.values():
                 raise ConfigurationError(f'stream "{stream.name}" does not exist')
-            self.ingest.write_cut(told)
+            self.ingest.write_in_parts(told)
 
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
@@ -368,22 +378,7 @@ class SparkRuntime:
         """One tick of what was accepted; None if nothing waits."""
         with self.pipeline.lock:
             due = self.ingest.due()
-            return self._take(due) if due else None
-
-    def _take(self, due: Sequence[Logged]) -> Manifest:
-        number = due[-1].number
-        is_small = sum(len(each.content or b"") for each in due) <= self.pipeline.small
-        inputs = [
-            PackInput(each.name)
-            if each.content is None or not is_small
-            else EnclosedInput(each.content)
-            for each in due
-        ]
-        manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
-        self.ingest.forget(number, {i.file for i in inputs if isinstance(i, PackInput)})
-        size = sum(each.size for each in due)
-        self.ingest.pace.count(int(manifest.metrics["rows"]), size, manifest.metrics["seconds"])
-        return manifest
+            return take_files(self, due) if due else None
 
     def answer(self, query: str) -> Answer:
         """The answer of a registered query as of the last tick."""
@@ -398,6 +393,10 @@ class SparkRuntime:
     def ask(self, query: Query, most: int | None = None) -> Answer:
         """The answer of any query as of the last tick."""
         return self._probe(query, most, current().seconds)
+
+    def recall(self, question: Question, most: int | None = None) -> Recalled:
+        """What a question about the past is answered with, in this process."""
+        return recall(self.archive, question, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from place.errors import ConfigurationError
 from place.runtime.spark import worker_daemon
+from place.runtime.spark.class_archive import class_options
 from place.runtime.spark.console import taken_down
 from place.runtime.spark.java import keep_file, prepare_java
 
@@ -86,12 +87,14 @@ def start_session(
     before the defaults of `session_settings`. As with `getOrCreate`, those that an active session
     can no longer change stay as they are.
     """
-    prepare_java()
+    java = prepare_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if _is_local(master):
         # Spark asks for the address of the machine's own name, which need not have one.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    chosen = {**session_settings(master, ui=ui), **(settings or {})}
+    defaults = session_settings(master, ui=ui)
+    defaults["spark.driver.defaultJavaOptions"] += f" {class_options(java)}"
+    chosen = {**defaults, **(settings or {})}
     began = time.monotonic()
     try:
         if SparkContext._gateway is None:

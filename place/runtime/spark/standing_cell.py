@@ -14,170 +14,60 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from place.engine.changes import Change, settle
-from place.engine.checkpoint import load_worker, save_subjects, save_worker
+from place.engine.checkpoint import Checkpoint, load_worker, save_subjects, save_worker
+from place.engine.exchange import Moved, Wants
 from place.engine.matrix import Place
 from place.engine.partial_answers import Found, PartialAnswer
-from place.engine.worker import Segment, Told, Worker
+from place.engine.slices import Keys, Segment, Told
+from place.engine.worker import Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
 from place.model.reading import Advance
-from place.model.types import Row
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable.crash import CELL, point
-from place.runtime.durable.manifest import Posted, Saved, token_of
 from place.runtime.durable.outbox import post, write_outbox
-from place.runtime.durable.pack import read_pack, write_tables
+from place.runtime.durable.pack import load_pack, read_pack, write_tables
 from place.runtime.durable.saving import Pace, Saving, first_whole
+from place.runtime.durable.slice_file import read_share, read_whole
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import read_told, told_in
+from place.runtime.durable.told import told_in
 from place.runtime.intake.check import Rejected, last_late, late_readings
 from place.runtime.spark.catalogs import Update, read_tables
 from place.runtime.spark.inputs import (
+    AdvanceInput,
     EnclosedInput,
     FileInput,
+    FloorsInput,
+    MovedInput,
     PackInput,
     StepsInput,
     TickInput,
 )
 from place.runtime.spark.parts import write_parts
+from place.runtime.spark.requests import (
+    Answer,
+    Behind,
+    CellResult,
+    Job,
+    Locate,
+    Observe,
+    Prepare,
+    Probe,
+    Probed,
+    Request,
+    Restore,
+    RunTick,
+    Tell,
+)
 from place.runtime.spark.route import Routing
-from place.runtime.spark.tick_log import LoggedTick
-
-
-@dataclass(frozen=True)
-class Job:
-    """What all cells have to know of a tick, or of a question. `at` is the token of the last tick
-    (None before the first), `before` the version of its catalog, `after` that of now, and `clocks`
-    are the last complete instants of streams then."""
-
-    tick: int
-    attempt: str
-    before: int
-    after: int
-    at: str | None
-    driver: int
-    clocks: Mapping[str, int | None] = field(default_factory=dict)
-    seconds: float | None = None
-    """How long queries that begin, or are asked, may take in a cell."""
-    small: int = 0
-    """The bytes of deltas that need no file of their own."""
-
-    @property
-    def token(self) -> str:
-        """What the state after this tick is called in the memory of a cell."""
-        return token_of(self.tick, self.attempt)
-
-
-@dataclass(frozen=True)
-class _OfJob:
-    """A request about the state after the last tick."""
-
-    job: Job
-
-    @property
-    def versions(self) -> tuple[int, ...]:
-        """The versions of the catalog that a cell has to know for it, and to keep."""
-        return self.job.before, self.job.after
-
-
-@dataclass(frozen=True)
-class RunTick(_OfJob):
-    """Run a tick."""
-
-    inputs: Sequence[TickInput]
-
-
-@dataclass(frozen=True)
-class Probe(_OfJob):
-    """Tell this cell's parts of the answers of queries, of at most so many rows each."""
-
-    queries: Sequence[Query]
-    most: int | None = None
-
-
-@dataclass(frozen=True)
-class Observe(_OfJob):
-    """Tell what has passed through the plan of a query; one that is not registered is asked."""
-
-    query: Query
-
-
-@dataclass(frozen=True)
-class Locate(_OfJob):
-    """Write down where the objects of a stream are; the name of the file."""
-
-    stream: str
-
-
-@dataclass(frozen=True)
-class Restore:
-    """Begin with the first of these states that is not damaged, and take the ticks since again, up
-    to the one of this token. `ticks` are those since the last of the states."""
-
-    at: str
-    saved: Sequence[Saved]
-    ticks: Sequence[LoggedTick]
-
-    @property
-    def versions(self) -> tuple[int, ...]:
-        """The versions of the catalog that a cell has to know for it, in their order."""
-        first = (each.catalog for each in reversed(self.saved))
-        return tuple(dict.fromkeys(sorted((*first, *(each.catalog for each in self.ticks)))))
-
-
-Request = RunTick | Probe | Observe | Locate | Restore
-
-
-class Behind:
-    """The answer of a cell that does not have the state that a request is about."""
-
-
-@dataclass
-class CellResult:
-    """What a cell has done in a tick, in names and numbers."""
-
-    cell: str
-    saved: Saved | None = None
-    """A state of an earlier tick that has been saved meanwhile."""
-    taken: dict[int, str] = field(default_factory=dict)
-    """The files that readings of inputs, by their places, were written to for the log."""
-    outbox: Posted | None = None
-    enclosed: bytes | None = None
-    """The deltas themselves, where they are small: then the outbox has no file."""
-    open: str | None = None
-    """The file of deltas that have to be settled with those of other cells."""
-    parts: str | None = None
-    """The file of parts of answers that several cells hold together."""
-    quarantine: tuple[str, ...] = ()
-    readings: dict[str, int] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=dict)
-    bad: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    """Why a reading of a stream was set aside, where any was."""
-    objects: dict[str, int] = field(default_factory=dict)
-    clocks: dict[str, int | None] = field(default_factory=dict)
-    instants: dict[str, int] = field(default_factory=dict)
-    triggers: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    rows: int = 0
-    times: dict[str, float] = field(default_factory=dict)
-    is_out_of_time: bool = False
-    """Queries that begin took too long, and nothing was done."""
-
-
-Probed = tuple[list[Row], bytes | None, int]
-"""A cell's part of an answer: rows, or a part as `write_parts` has it; and how many rows these are,
-of which none are made if they are too many."""
-
-Answer = CellResult | list[Probed] | tuple[Observed, bytes | None] | str | Behind | None
-"""What a request is answered with; None if a question took too long."""
 
 
 class StandingCell:
@@ -217,17 +107,26 @@ class StandingCell:
             if is_first:
                 point(CELL, job.tick, os.getpid())
             return self._run(job, worker, request.inputs)
+        if isinstance(request, Prepare):
+            return self._prepare(job, worker, request.queries)
+        if isinstance(request, Tell):
+            return self._tell_others(job, worker, request.wanted[self._place.column])
         if isinstance(request, Probe):
-            return self._probe(job, worker, request.queries, request.most)
+            return self._probe(job, worker, request)
         if isinstance(request, Locate):
             return self._locate(job, worker, request.stream)
-        return self._observe(job, worker, request.query)
+        return self._observe(job, worker, request)
 
     def tend(self) -> None:
         """Take the state to be saved if it is time; the last tick has been answered by now."""
         if self._kept is not None and self._saving.is_due:
             token, worker = self._kept
             self._saving.take(worker, token)
+
+    def state(self) -> Checkpoint:
+        """All that it has in memory."""
+        assert self._kept is not None
+        return save_worker(self._kept[1])
 
     def close(self) -> None:
         """Finish what is being saved."""
@@ -239,15 +138,17 @@ class StandingCell:
         clock = _Stopwatch(result.times)
         after = self._catalogs[job.after]
         routing = Routing(self._storage, job.tick, job.attempt, after.streams, job.clocks)
-        told, rejected, keeping = _gather(routing, inputs, result)
-        clock.lap("route")
         found: list[Found] = []
         if worker.catalog.version != job.after:
+            tables = read_tables(self._storage, after)
             try:
                 with deadline.at_most(job.seconds):
-                    found += worker.become(after, read_tables(self._storage, after))
+                    found += worker.become(after, tables, self._moved(inputs))
             except OutOfTime:  # nothing that should be tried again; the worker is not kept
                 return replace(result, is_out_of_time=True)
+        clock.lap("match")
+        told, rejected, keeping = _gather(routing, inputs, worker, result)
+        clock.lap("route")
         found += worker.take(told)
         changes = [each for each in found if isinstance(each, Change)]
         parts = [each for each in found if isinstance(each, PartialAnswer)]
@@ -298,9 +199,10 @@ class StandingCell:
             began = time.perf_counter()
             catalog = self._catalogs[each.catalog]
             if worker.catalog.version != each.catalog:
-                worker.become(catalog, read_tables(self._storage, catalog))
+                tables = read_tables(self._storage, catalog)
+                worker.become(catalog, tables, self._moved(each.inputs))
             routing = Routing(self._storage, each.tick, "", catalog.streams)
-            told, _, _ = _gather(routing, each.inputs, CellResult(self.name))
+            told, _, _ = _gather(routing, each.inputs, worker, CellResult(self.name))
             worker.take(told)
             self._saving.pacing.count(told, time.perf_counter() - began)
         worker.trigger_counts()
@@ -313,9 +215,12 @@ class StandingCell:
         rejected: Mapping[str, list[Rejected]],
         result: CellResult,
     ) -> None:
-        """Set readings aside that could not be read, or came too late; one cell tells for all."""
+        """Set readings aside that could not be read, of which the first cell tells, or came too
+        late, of which a cell of their row does."""
         if (self._place.row, self._place.column) != (0, 0):
             result.quarantine, result.bad, result.reasons = (), {}, {}
+            rejected = {}
+        if self._place.column or (self._place.row and worker.share.is_whole):
             return
         for stream, bad in rejected.items():
             result.bad[stream] = result.bad.get(stream, 0) + len(bad)
@@ -327,15 +232,50 @@ class StandingCell:
             late = late_readings(definition, segment.table)
             result.quarantine += routing.set_aside(segment.stream, late)
             result.reasons[segment.stream] = last_late(definition, segment.table)
+        result.last_late = dict(worker.last_late)
 
-    def _probe(
-        self, job: Job, worker: Worker, queries: Sequence[Query], most: int | None
-    ) -> list[Probed] | None:
+    def _prepare(self, job: Job, worker: Worker, queries: Sequence[Query] | None) -> Wants:
+        """What this cell wants to be told by those of other rows."""
+        if queries is None:
+            after = self._catalogs[job.after]
+            wants = worker.wants(after, read_tables(self._storage, after))
+        else:
+            tables = read_tables(self._storage, worker.catalog)
+            wants = worker.wants_to_ask(queries, tables)
+        self._keep_as_it_was(job, worker)
+        return wants
+
+    def _tell_others(self, job: Job, worker: Worker, wanted: Mapping[str, Keys]) -> str | None:
+        """Write down what is known here of objects that other rows begin to follow."""
+        state = worker.share.holdings.tell(wanted)
+        self._keep_as_it_was(job, worker)
+        if not state:
+            return None
+        token = f"{job.token}-{uuid.uuid4().hex[:8]}"
+        file = f"segments/{token}-{self.name}-moved.arrow"
+        self._storage.write(file, lambda out: write_tables(out, state))
+        return file
+
+    def _moved(self, inputs: Sequence[TickInput]) -> Moved:
+        """What this cell was told by those of other rows."""
+        files = [
+            item.file
+            for item in inputs
+            if isinstance(item, MovedInput)
+            and item.column == self._place.column
+            and item.row != self._place.row
+        ]
+        floors = [item.floors for item in inputs if isinstance(item, FloorsInput)]
+        states = [load_pack(self._storage, file).tables for file in files]
+        return Moved(states, floors[0] if floors else {})
+
+    def _probe(self, job: Job, worker: Worker, request: Probe) -> list[Probed] | None:
         """This cell's parts of the answers of queries; None if they take too long."""
-        tables = read_tables(self._storage, worker.catalog)
+        tables, most = read_tables(self._storage, worker.catalog), request.most
+        moved = self._moved(request.moved)
         try:
             with deadline.at_most(job.seconds):
-                asked = [worker.probe(query, tables) for query in queries]
+                asked = [worker.probe(query, tables, moved) for query in request.queries]
         except OutOfTime:  # the worker, in which a query was left in the middle, is not kept
             return None
         answers: list[Probed] = []
@@ -361,18 +301,19 @@ class StandingCell:
         return file
 
     def _observe(
-        self, job: Job, worker: Worker, query: Query
+        self, job: Job, worker: Worker, request: Observe
     ) -> tuple[Observed, bytes | None] | None:
         """What has passed through the plan of a query, and the part of one that is not registered,
         as `write_parts` has it. None if it takes too long."""
         parts: list[PartialAnswer] = []
+        query = request.query
         if worker.catalog.queries.get(fold(query.name)) == query:
             seen = worker.observed(query)
         else:
             try:
                 with deadline.at_most(job.seconds):
                     tables = read_tables(self._storage, worker.catalog)
-                    found, seen = worker.trial(query, tables)
+                    found, seen = worker.trial(query, tables, self._moved(request.moved))
             except OutOfTime:
                 return None
             parts = [each for each in found if isinstance(each, PartialAnswer)]
@@ -430,7 +371,7 @@ class _Keeping(threading.Thread):
 
 
 def _gather(
-    routing: Routing, inputs: Sequence[TickInput], result: CellResult
+    routing: Routing, inputs: Sequence[TickInput], worker: Worker, result: CellResult
 ) -> tuple[list[Told], dict[str, list[Rejected]], list[_Keeping]]:
     """The inputs in their order, what could not be read, and who writes what is in no segment."""
     told: list[Told] = []
@@ -444,7 +385,9 @@ def _gather(
             keeping.append(_Keeping(routing, segment, partial(result.taken.__setitem__, place)))
             rejected.setdefault(item.stream, []).extend(routed.rejected)
         elif isinstance(item, PackInput):
-            told += read_told(routing.storage, item.file)
+            some, read = _read(routing, item.file, worker)
+            told += some
+            result.read += read
             result.quarantine += item.quarantine
             result.times["route"] = max(result.times.get("route", 0.0), item.seconds)
             if item.stream is not None:
@@ -453,16 +396,29 @@ def _gather(
                     result.reasons[item.stream] = item.reason
         elif isinstance(item, EnclosedInput):
             told += told_in(read_pack(pa.BufferReader(item.content)))
+            result.read += len(item.content)
         elif isinstance(item, StepsInput):
             told += routing.make(item)
-        else:
+        elif isinstance(item, AdvanceInput):
             told.append(Advance(item.time, item.stream))
     result.rows = sum(item.table.num_rows for item in told if isinstance(item, Segment))
     return told, rejected, keeping
 
 
+def _read(routing: Routing, file: str, worker: Worker) -> tuple[list[Told], int]:
+    """What a cell reads of a file of readings, and how many bytes that is."""
+    if worker.place.matrix.rows == 1:
+        told = read_whole(routing.storage, file)
+        return told, sum(item.table.nbytes for item in told if isinstance(item, Segment))
+    streams = {stream.name: stream for stream in routing.streams.values()}
+    return read_share(routing.storage, file, worker.share, streams, worker.catalog.version)
+
+
 def _tell(worker: Worker, result: CellResult) -> None:
     result.readings, result.late = dict(worker.readings), dict(worker.late)
+    if worker.share.is_whole and worker.place.row:  # the first row has counted all
+        result.readings = dict.fromkeys(result.readings, 0)
+        result.late = dict.fromkeys(result.late, 0)
     result.objects = {name: worker.objects(name) for name in worker.readings}
     result.clocks, result.triggers = worker.clocks.times(), worker.trigger_counts()
     result.instants = {

@@ -39,8 +39,8 @@ from place.runtime.spark.channel import (
     greet,
 )
 from place.runtime.spark.failure import failure_of
+from place.runtime.spark.requests import Behind, Request, Restore
 from place.runtime.spark.serve_cell import CellTask
-from place.runtime.spark.standing_cell import Behind, Request, Restore
 
 LOG = logging.getLogger("place.spark")
 LOOPBACK = "127.0.0.1"

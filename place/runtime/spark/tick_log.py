@@ -7,15 +7,15 @@ what they told. Files of readings stay for as long as a tick is in the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.manifest import Manifest, Saved
 from place.runtime.durable.storage import Damaged, Storage, is_part
-from place.runtime.spark.inputs import PackInput, TickInput, input_of
+from place.runtime.spark.inputs import MovedInput, PackInput, TickInput, input_of
 
 AT_ONCE = 16
 """Manifests that are fetched at the same time from a store elsewhere."""
@@ -29,11 +29,13 @@ class LoggedTick:
     token: str
     catalog: int
     inputs: tuple[TickInput, ...]
+    clocks: Mapping[str, int | None] = field(default_factory=dict)
+    """The last complete instants of the streams after it."""
 
     @property
     def files(self) -> list[str]:
         """The files of readings that it needs, beside its manifest."""
-        files = (item.file for item in self.inputs if isinstance(item, PackInput))
+        files = (item.file for item in self.inputs if isinstance(item, PackInput | MovedInput))
         return [file for file in files if not is_part(file)]
 
 
@@ -48,7 +50,7 @@ class TickLog:
             with ThreadPoolExecutor(1 if storage.is_local else AT_ONCE) as pool:
                 for found in pool.map(partial(_loaded, storage), needed):
                     inputs = tuple(map(input_of, found.inputs))
-                    self._ticks.append(LoggedTick(found.tick, found.token, found.catalog, inputs))
+                    self._ticks.append(_logged(found, inputs))
 
     @property
     def files(self) -> set[str]:
@@ -64,12 +66,15 @@ class TickLog:
     def append(self, manifest: Manifest, inputs: Iterable[TickInput]) -> list[str]:
         """A tick is committed. The files that only ticks needed which all cells have passed."""
         self._last = manifest
-        logged = LoggedTick(manifest.tick, manifest.token, manifest.catalog, tuple(inputs))
-        self._ticks.append(logged)
+        self._ticks.append(_logged(manifest, tuple(inputs)))
         passed: list[str] = []
         while self._ticks and self._ticks[0].tick < manifest.replayed_from:
             passed += self._ticks.popleft().files
         return passed
+
+    def after(self, tick: int) -> list[LoggedTick]:
+        """The ticks after one, in their order."""
+        return [each for each in list(self._ticks) if each.tick > tick]
 
     def since(self, cell: str) -> tuple[list[Saved], list[LoggedTick]]:
         """The saved states of a cell, the newest first, and the ticks since the oldest of them."""
@@ -78,6 +83,10 @@ class TickLog:
         saved = [each for each in both if each is not None]
         after = saved[-1].tick if saved else 0
         return saved, [each for each in self._ticks if each.tick > after]
+
+
+def _logged(manifest: Manifest, inputs: tuple[TickInput, ...]) -> LoggedTick:
+    return LoggedTick(manifest.tick, manifest.token, manifest.catalog, inputs, manifest.clocks)
 
 
 def _loaded(storage: Storage, tick: int) -> Manifest:

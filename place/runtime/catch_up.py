@@ -1,0 +1,87 @@
+"""Queries that begin in the past: `REGISTER QUERY late FROM 'time' AS …`.
+
+What such a query has told since its beginning follows from an archive, as the answer to any other
+question about the past. It goes on from there: cells take over what its windows hold, and the
+deltas of the past end with the answer with which the live ones begin. So there is no seam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from place.engine.changes import Change, settle
+from place.engine.matrix import Matrix
+from place.engine.validity import STILL, Lasting, lasting
+from place.plan.catalog import Catalog
+from place.plan.past import since_then
+from place.plan.query import Query
+from place.runtime.archive import Archive
+from place.runtime.recall import OpenPast
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """What a query has told until now, and what each cell has to know of it to go on."""
+
+    query: Query
+    rows: Lasting
+    until: int
+    contents: tuple[pa.Table | None, ...]
+
+    def told(self, first: Sequence[Change]) -> list[Change]:
+        """All that the query tells when it is registered, given its first answer live.
+
+        That answer is the one with which the past ends. Where a cell knows less than the archive,
+        because its stream keeps no more, the difference is told at the instant of now.
+        """
+        since = self.query.since
+        assert since is not None
+        rows = self.rows.take(self.rows.left > since)
+        joined = np.maximum(rows.joined, since)
+        has_left = rows.left != STILL
+        gone = rows.take(has_left)
+        still = rows.take(~has_left)
+        seam = settle(
+            [
+                replace(self._change(-1, still, np.full(len(still), self.until)), is_settled=False),
+                *(replace(change, is_settled=False) for change in first),
+            ]
+        )
+        told = [self._change(-1, gone, gone.left), self._change(1, rows, joined), *seam]
+        return [
+            change
+            for change in told
+            if len(change) and (change.sign > 0 or not self.query.arrivals)
+        ]
+
+    def _change(self, sign: int, rows: Lasting, instants: np.ndarray) -> Change:
+        return Change((self.query,), sign, instants, rows.columns, True)  # type: ignore[arg-type]
+
+
+def catch_up(
+    archive: Archive, catalog: Catalog, query: Query, until: int, matrix: Matrix
+) -> CaughtUp:
+    """What a query of the catalog that begins in the past has told until an instant."""
+    past = OpenPast(archive, since_then(catalog, query, until, None), matrix)
+    rows = lasting(query, list(past.run()))
+    contents = tuple(
+        worker.timelines[query.streams].cell.content(query.name) if query.holds_readings else None
+        for worker in past.workers
+    )
+    return CaughtUp(query, rows, until, contents)
+
+
+def apart(
+    changes: Sequence[Change], caught_up: Mapping[str, CaughtUp]
+) -> tuple[list[Change], dict[str, list[Change]]]:
+    """The changes of other queries, and the first answers of those that begin in the past."""
+    others: list[Change] = []
+    first: dict[str, list[Change]] = {name: [] for name in caught_up}
+    for change in changes:
+        for part in change.by_query() if len(change.queries) > 1 else [change]:
+            first.get(part.queries[0].name, others).append(part)
+    return others, first

@@ -1,0 +1,335 @@
+"""Questions about the past, answered by the engine: workers in memory are opened at that time.
+
+They are given the streams, tables and regions of the catalog, then the objects and readings that an
+archive has of that time, as far back as the windows of the query reach, and are then asked like any
+others. A question about all of a time registers its query in them and feeds the readings of that
+time; a tick may hold any number of instants, so that few ticks do. Their changes tell when each row
+joined and left.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from place.engine.answers import Answers, merge
+from place.engine.changes import Change, settle
+from place.engine.columns import Dictionary
+from place.engine.matrix import Matrix
+from place.engine.partial_answers import Found as Part
+from place.engine.slices import Segment, Told
+from place.engine.validity import STILL, Lasting, lasting
+from place.engine.worker import Worker
+from place.kernels.arrays import Longs
+from place.model import deadline
+from place.model.reading import Advance, Key
+from place.model.regions import around
+from place.model.schema import Stream
+from place.model.time import HOUR, format_timestamp
+from place.model.types import Row
+from place.plan.past import Question
+from place.plan.past_reads import Needed, box_around, floor_to, needs_of, start_of
+from place.plan.query import Around, Query
+from place.runtime.archive import Archive, Box, Found
+from place.runtime.interface import Recalled, check_rows
+from place.runtime.together import asking, become_all
+from place.sql.limits import current
+
+LOG = logging.getLogger("place.past")
+PIECE = 2_000_000
+"""About so many readings are taken at once."""
+MOST_KEYS = 100_000
+"""With more objects than these in a region, all readings of the time are read instead of theirs."""
+PATIENCE = 5.0
+"""Seconds after which a question that is not answered yet says how far it is."""
+
+
+@dataclass
+class Reads:
+    """What was read of a stream for a question."""
+
+    rows: int = 0
+    files_read: int = 0
+    files_skipped: int = 0
+    bytes_read: int = 0
+
+    def add(self, found: Found) -> pa.Table:
+        """Count something that was found; its readings."""
+        self.rows += found.table.num_rows
+        self.files_read += found.files_read
+        self.files_skipped += found.files_skipped
+        self.bytes_read += found.bytes_read
+        return found.table
+
+
+def recall(archive: Archive, question: Question, most: int | None = None) -> Recalled:
+    """What a question is answered with; its range was checked before."""
+    with deadline.at_most(current().seconds):
+        past = OpenPast(archive, question)
+        query = question.query
+        if question.until is None and past.is_simple:
+            past.open()
+            changes = past.ask()
+            check_rows(sum(map(len, changes)), most)
+            rows = [delta.row for change in changes for delta in change.deltas()]
+            return Recalled(rows, past.notes())
+        found = lasting(query, list(past.run(most)))
+        if query.trigger is not None:
+            chosen = found.take((found.joined >= question.begin) & (found.joined <= question.last))
+            times = [chosen.joined]
+        elif question.until is None:
+            chosen, times = found.take(found.left == STILL), []
+        else:
+            chosen = found.take(found.left > question.begin)
+            times = [np.maximum(chosen.joined, question.begin), chosen.left]
+        check_rows(len(chosen), most)
+        return Recalled(_rows(chosen, times), past.notes())
+
+
+def _rows(found: Lasting, times: list[Longs]) -> list[Row]:
+    columns = [column.to_pylist() for column in found.columns]
+    columns += [pa.array(each, pa.int64(), mask=each == STILL).to_pylist() for each in times]
+    return list(zip(*columns, strict=True))
+
+
+class OpenPast:
+    """Workers that are at a time of the past, and go on from there with what an archive has."""
+
+    def __init__(self, archive: Archive, question: Question, matrix: Matrix | None = None) -> None:
+        self._archive = archive
+        self.question = question
+        self._catalog = question.catalog
+        self.workers = [Worker(place) for place in (matrix or Matrix()).places()]
+        self._answers = Answers(Dictionary())
+        self.reads = {stream.name: Reads() for stream in question.streams}
+        self._needs = {need.stream.name: need for need in needs_of(question)}
+        self._spans = {stream.name: archive.span(stream) for stream in question.streams}
+        self._start = start_of(question)
+        self._reached: dict[str, int] = {}
+        """How far each stream was read."""
+        self._focal: frozenset[Key] | None = None
+        """The focal object, where it is of a stream that is read by place."""
+        self._become()
+
+    @property
+    def is_simple(self) -> bool:
+        """Are the objects at the first instant all that its answer depends on?"""
+        return self._start == self.question.begin and not self.question.query.holds_readings
+
+    def notes(self) -> tuple[str, ...]:
+        """What was read, and what was not."""
+        return tuple(_told_of(self._needs[name], reads) for name, reads in self.reads.items())
+
+    # The engine
+
+    def _become(self) -> list[Change]:
+        return self._settled(become_all(self.workers, self._catalog))
+
+    def register(self) -> list[Change]:
+        """The query is answered from now on: its first answer."""
+        query = self.question.query
+        if not query.name:
+            query = replace(query, name="past")
+            self.question = replace(self.question, query=query)
+        self._catalog = self._catalog.put(query.kind, query, "")
+        return self._become()
+
+    def ask(self) -> list[Change]:
+        """The answer at the instant that was opened."""
+        tables, query = self._catalog.arrow_of, self.question.query
+        found = [
+            each
+            for worker, moved in asking(self.workers, self._catalog, query)
+            for each in worker.probe(query, tables, moved)
+        ]
+        return settle(merge(found, Answers(Dictionary())))
+
+    def _take(self, told: Iterable[Told]) -> list[Change]:
+        told = list(told)
+        return self._settled([each for worker in self.workers for each in worker.take(told)])
+
+    def _settled(self, found: Iterable[Part]) -> list[Change]:
+        return settle(merge(found, self._answers))
+
+    # What it is given
+
+    def open(self) -> list[Change]:
+        """Have the objects at the first instant; what changes by that, if the query is there."""
+        if self.is_simple:
+            self._look_around()
+        told: list[Told] = []
+        for name, need in self._needs.items():
+            span = self._spans[name]
+            if span is None:  # nothing is archived of it
+                self._reached[name] = self.question.last
+                continue
+            since = span.begin - 1
+            if self._start is not None:
+                since = max(since, floor_to(self._start, need.stream.evaluate))
+            if need.objects:
+                since = max(since, span.begin)  # before that nobody knows them
+                told.append(Segment(name, _by_time(self._objects(need, since))))
+            self._reached[name] = since
+        if self.is_simple and self.question.until is not None:
+            told += self._read(self.question.begin)  # what takes effect at an instant after it
+        for name, reached in self._reached.items():
+            at = max(reached, self.question.begin) if self.is_simple else reached
+            told.append(Advance(at, name))
+        return self._take(told)
+
+    def run(self, most: int | None = None) -> Iterator[Change]:
+        """The changes of the answer, from nothing to what it is at the last instant."""
+        if self.is_simple:
+            self._choose_keys()
+            self.open()
+            yield from self.register()
+        else:
+            yield from self.register()
+            yield from self.open()
+        joined, begin = 0, self.question.begin
+        began = told = time.monotonic()
+        for until in self._slices():
+            deadline.check()
+            changes = self._take(self._read(until))
+            if self.question.until is not None:
+                joined += sum(
+                    int((np.broadcast_to(change.instants, len(change)) > begin).sum())
+                    for change in changes
+                    if change.sign > 0
+                )
+                check_rows(joined, most)
+            yield from changes
+            if time.monotonic() - told > PATIENCE:
+                told = time.monotonic()
+                LOG.info(
+                    "the past is read until %s of %s, after %.0f s",
+                    format_timestamp(until),
+                    format_timestamp(self.question.last),
+                    told - began,
+                )
+
+    def _slices(self) -> Iterator[int]:
+        """Times until which readings are taken together; how many these are tells the next one."""
+        last = self.question.last
+        at = min(self._reached.values())
+        steps = [s.archiving.snapshot for s in self.question.streams if s.archiving is not None]
+        step = min(steps, default=HOUR)
+        while at < last:
+            before = sum(reads.rows for reads in self.reads.values())
+            at = min(at + step, last)
+            yield at
+            rows = sum(reads.rows for reads in self.reads.values()) - before
+            if rows < PIECE // 4:
+                step *= 4
+            elif rows > PIECE:
+                step = max(1, step // 2)
+
+    def _read(self, until: int) -> Iterator[Told]:
+        for name, need in self._needs.items():
+            since = self._reached[name]
+            if self._spans[name] is not None and since < until:
+                found = self._archive.readings(need.stream, since, until, need.box, need.keys)
+                yield Segment(name, self.reads[name].add(found))
+                self._reached[name] = until
+            yield Advance(until, name)
+
+    def _objects(self, need: Needed, at: int) -> pa.Table:
+        """The objects of a stream at a time, as far as they matter."""
+        reads = self.reads[need.stream.name]
+        table = reads.add(self._archive.objects(need.stream, at, need.box, need.keys))
+        if need.box is not None and self._focal is not None:  # which is not inside of its region
+            focal = self._archive.objects(need.stream, at, None, self._focal)
+            table = pa.concat_tables([table, reads.add(focal)])
+        return table
+
+    # What it can do without
+
+    def _choose_keys(self) -> None:
+        """Of a region that stands still only objects matter that were in it at some time.
+
+        They are found by place, and then read by key: what leads them out of it counts, too.
+        """
+        question = self.question
+        for name, need in self._needs.items():
+            span, stream = self._spans[name], need.stream
+            if need.box is None or span is None or stream.key is None or question.until is None:
+                continue
+            reads, since = self.reads[name], floor_to(question.begin, stream.evaluate)
+            since = max(since, span.begin)
+            tables = [
+                self._archive.objects(stream, since, need.box, need.keys),
+                self._archive.readings(stream, since, question.until, need.box, need.keys),
+            ]
+            keys: set[int | str] = set()
+            for found in tables:
+                keys.update(reads.add(found).column(stream.key).unique().to_pylist())
+            chosen = frozenset(keys) if len(keys) <= MOST_KEYS else need.keys
+            self._needs[name] = replace(need, box=None, keys=chosen)
+
+    def _look_around(self) -> None:
+        """Where a region is that moves is known once its focal object is: the objects around it are
+        enough, at one instant."""
+        query = self.question.query
+        area = query.inside
+        if not isinstance(area, Around) or self.question.until is not None or query.is_join:
+            return
+        subject, need = query.sources[query.subject], self._needs.get(area.focal.stream)
+        if need is None or not isinstance(subject.relation, Stream) or query.query_table:
+            return
+        if any(focal != area.focal for focal in query.focals) or len(query.streams) > 2:
+            return
+        box = self._box_of(need.stream, area, query)
+        name = subject.relation.name
+        asked = self._needs[name]
+        if box is None or asked.keys is not None or _is_twice(query, name):
+            return
+        self._needs[name] = replace(asked, box=box)
+        if name == need.stream.name:
+            self._focal = frozenset((area.focal.key,))
+
+    def _box_of(self, stream: Stream, area: Around, query: Query) -> Box | None:
+        span = self._spans[stream.name]
+        if span is None or stream.x is None or stream.y is None:
+            return None
+        at = max(floor_to(self.question.begin, stream.evaluate), span.begin)
+        keys = frozenset((area.focal.key,))
+        table = self.reads[stream.name].add(self._archive.objects(stream, at, None, keys))
+        places = zip(
+            table.column(stream.key).to_pylist(),
+            table.column(stream.x).to_pylist(),
+            table.column(stream.y).to_pylist(),
+            strict=True,
+        )
+        for key, x, y in places:
+            if key == area.focal.key and x is not None and y is not None:
+                return box_around(around(query.space, (x, y), area.extents), query.space)
+        return None
+
+
+def _is_twice(query: Query, stream: str) -> bool:
+    return sum(source.relation.name == stream for source in query.sources) > 1
+
+
+def _by_time(table: pa.Table) -> pa.Table:
+    times = table.column(table.num_columns - 2).to_numpy()
+    return table.take(pa.array(np.argsort(times, kind="stable")))
+
+
+def _told_of(need: Needed, reads: Reads) -> str:
+    """What was read of a stream, in words."""
+    parts = [f"{reads.rows:,} {'reading' if reads.rows == 1 else 'readings'}"]
+    if need.keys is not None:
+        parts.append(f"of {len(need.keys):,} {'object' if len(need.keys) == 1 else 'objects'}")
+    if need.box is not None:
+        parts.append("within ({:g}, {:g}, {:g}, {:g})".format(*need.box))
+    if reads.files_read or reads.files_skipped:
+        parts.append(
+            f"from {reads.files_read:,} files, {reads.files_skipped:,} skipped,"
+            f" {reads.bytes_read:,} bytes"
+        )
+    return f"read of the past of {need.stream.name}: " + " ".join(parts)

@@ -1,0 +1,1 @@
+"""The repository: the past of streams as open tables, which other engines read, too."""
