@@ -33,10 +33,9 @@ from place.plan.logical import Plan
 from place.plan.past import Question
 from place.plan.query import Query
 from place.runtime.archive import Archive
-from place.runtime.durable.aside import FAILED
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
-from place.runtime.durable.kept_ticks import WRITTEN, Keep
+from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
@@ -54,9 +53,10 @@ from place.runtime.spark.archived_ticks import open_repository
 from place.runtime.spark.changes import changes_of
 from place.runtime.spark.checkpoints import Checkpoints
 from place.runtime.spark.deliver import Deliveries
-from place.runtime.spark.ingest import IngestLog, Logged, inputs_of, size_of
-from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
+from place.runtime.spark.ingest import IngestLog, size_of
+from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput
 from place.runtime.spark.pipeline import Entry, Pipeline
+from place.runtime.spark.pushed_ticks import take_files, take_singly
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -171,27 +171,8 @@ class SparkRuntime:
                 self.take_singly()
 
     def take_singly(self) -> None:
-        """Make ticks of files that make none together: one that is bad must not stop the rest.
-
-        A fault of the storage is never the readings' fault: only where a tick without them can be
-        made, and all that a tick may have to write can be written, are they to blame.
-        """
-        with self.pipeline.lock:
-            for logged in self.ingest.due():
-                try:
-                    self._take([logged])
-                except StorageFault:
-                    raise
-                except PlaceError as error:
-                    self.pipeline.storage.prove([*WRITTEN, "manifest"])
-                    self.tick(Entry())
-                    self.ingest.set_aside(logged)
-                    LOG.error(
-                        "%s%s is set aside (place retry puts it back): %s",
-                        logged.name,
-                        FAILED,
-                        error,
-                    )
+        """Make ticks of files that make none together: one that is bad must not stop the rest."""
+        take_singly(self)
 
     def tick(self, entry: Entry, seconds: float | None = None) -> Manifest:
         """Run a tick with the catalog as it is; queries that begin may take so many seconds."""
@@ -327,7 +308,7 @@ class SparkRuntime:
             told = told_of(self.catalog, inputs)
             if size_of(told) <= self.pipeline.small:
                 return self._feed_few(told)
-            written = self.ingest.write_cut(told)
+            written = self.ingest.write_in_parts(told)
             deltas: list[Delta] = []
             try:
                 while not self._has_taken(written[-1].number):
@@ -361,7 +342,7 @@ class SparkRuntime:
         with self.ingest.lock:
             if stream is not None and stream not in self.catalog.streams.values():
                 raise ConfigurationError(f'stream "{stream.name}" does not exist')
-            self.ingest.write_cut(told)
+            self.ingest.write_in_parts(told)
 
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
@@ -379,16 +360,7 @@ class SparkRuntime:
         """One tick of what was accepted; None if nothing waits."""
         with self.pipeline.lock:
             due = self.ingest.due()
-            return self._take(due) if due else None
-
-    def _take(self, due: Sequence[Logged]) -> Manifest:
-        number = due[-1].number
-        inputs = inputs_of(due, self.pipeline.small)
-        manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
-        self.ingest.forget(number, {i.file for i in inputs if isinstance(i, PackInput)})
-        size = sum(each.size for each in due)
-        self.ingest.pace.count(int(manifest.metrics["rows"]), size, manifest.metrics["seconds"])
-        return manifest
+            return take_files(self, due) if due else None
 
     def answer(self, query: str) -> Answer:
         """The answer of a registered query as of the last tick."""
