@@ -44,7 +44,8 @@ def check_range(archive: Archive, question: Question) -> None:
 def _kept(archive: Archive, catalog: Catalog, stream: Stream) -> Span | None:
     """The times that an archive has to have. It may have removed less than `keep` allows, which is
     nothing to rely on; but what is pinned may be asked for."""
-    span, keep = archive.span(stream), stream.archiving and stream.archiving.keep
+    span = archive.span(stream)
+    keep = None if stream.archiving is None else stream.archiving.keep
     is_pinned = any(pin.stream == stream.name for pin in catalog.pins.values())
     if span is None or keep is None or is_pinned:
         return span
