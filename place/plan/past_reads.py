@@ -51,7 +51,8 @@ def start_of(question: Question) -> int | None:
         kept = _kept_by(query)
         return None if kept is None else begin - kept - 1
     longest = query.dwell or 0
-    for window in query.windows:
+    before = (Window(),) if query.reads_motion else ()
+    for window in (*query.windows, *before):
         reach = _reach(query, window)
         if reach is None:
             return None
@@ -189,6 +190,8 @@ def _box_of(query: Query, stream: Stream) -> Box | None:
         or any(focal.stream == stream.name for focal in query.focals)
         or (subject.window is not None and subject.window.rows is not None)
         or (query.window is not None and query.window.is_previous)
+        or query.dwell is not None  # who leaves the region ends its stay
+        or query.reads_motion
     ):
         return None
     return box_around(query.inside, query.space)

@@ -184,6 +184,9 @@ class DurableRuntime(Runtime, Protocol):
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
 
+    def waiting_seconds(self) -> float:
+        """How long it will be until they are taken, by what the last ticks took."""
+
     def set_aside(self) -> list[str]:
         """The files of accepted readings of which no tick could be made."""
 

@@ -24,7 +24,7 @@ def check_range(archive: Archive, question: Question) -> None:
                 question.at[0],
                 hint="create it with the option archive = 'all'",
             )
-    spans = {stream.name: _kept(archive, question.catalog, stream) for stream in streams}
+    spans = {stream.name: _kept(archive, stream, question.begin) for stream in streams}
     known = {name: span for name, span in spans.items() if span is not None}
     if not known:
         raise wrong(
@@ -40,13 +40,12 @@ def check_range(archive: Archive, question: Question) -> None:
     _check_reach(question, streams, known)
 
 
-def _kept(archive: Archive, catalog: Catalog, stream: Stream) -> Span | None:
+def _kept(archive: Archive, stream: Stream, at: int) -> Span | None:
     """The times that an archive has to have. It may have removed less than `keep` allows, which is
     nothing to rely on; but what is pinned may be asked for."""
-    span = archive.span(stream)
+    span = archive.span(stream, at)
     keep = None if stream.archiving is None else stream.archiving.keep
-    is_pinned = any(pin.stream == stream.name for pin in catalog.pins.values())
-    if span is None or keep is None or is_pinned:
+    if span is None or keep is None or span.is_pinned:
         return span
     return Span(max(span.begin, span.end - keep), span.end)
 
@@ -99,7 +98,7 @@ def _check_reach(question: Question, streams: list[Stream], spans: dict[str, Spa
         span, kept = spans.get(stream.name), stream.archiving
         if span is None or kept is None or kept.keep is None or start is None:
             continue
-        is_cut = span.end - span.begin >= kept.keep
+        is_cut = span.is_pinned or span.end - span.begin >= kept.keep
         if is_cut and start < span.begin and question.query.needs_history:
             raise wrong(
                 f"a window reaches back to {format_timestamp(start)}, and the past of"

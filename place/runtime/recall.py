@@ -108,7 +108,9 @@ class OpenPast:
         self._answers = Answers(Dictionary())
         self.reads = {stream.name: Reads() for stream in question.streams}
         self._needs = {need.stream.name: need for need in needs_of(question)}
-        self._spans = {stream.name: archive.span(stream) for stream in question.streams}
+        self._spans = {
+            stream.name: archive.span(stream, question.begin) for stream in question.streams
+        }
         self._start = start_of(question)
         self._reached: dict[str, int] = {}
         """How far each stream was read."""

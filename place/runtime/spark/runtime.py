@@ -40,7 +40,6 @@ from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
-from place.runtime.durable.slice_file import write_cut
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
 from place.runtime.durable.takeover import cells_of, held, root_of
@@ -50,14 +49,13 @@ from place.runtime.intake.quarantine import unpack
 from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
 from place.runtime.recall import recall
-from place.runtime.repository.repository import Repository, TickOfLog
+from place.runtime.spark.archived_ticks import open_repository
 from place.runtime.spark.changes import changes_of
 from place.runtime.spark.checkpoints import Checkpoints
 from place.runtime.spark.deliver import Deliveries
-from place.runtime.spark.ingest import IngestLog, Logged, size_of
+from place.runtime.spark.ingest import IngestLog, Logged, inputs_of, size_of
 from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
-from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -82,8 +80,11 @@ class SparkRuntime:
         threads: int | None = None,
         keep: Keep | None = None,
         files_per_tick: int = FILES_PER_TICK,
+        tick: float | None = None,
     ) -> None:
         self.spark = spark
+        self.tick_seconds = tick
+        """How long a tick should take, if that was asked."""
         self.files_per_tick = files_per_tick
         self._scratch = tempfile.TemporaryDirectory(prefix="place-home-") if home is None else None
         self.directory = (
@@ -134,12 +135,8 @@ class SparkRuntime:
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
             self.pipeline.confirm,
-            lambda told: write_cut(
-                self.pipeline.storage,
-                self.pipeline.slicing.cutting,
-                self.catalog.streams.values(),
-                told,
-            ),
+            lambda told: self.pipeline.slicing.fill(self.catalog.streams.values(), told),
+            self.tick_seconds,
         )
         self.catalog = Catalog()
         for known in self._store.versions(self.pipeline.log.versions):
@@ -154,19 +151,9 @@ class SparkRuntime:
         self.pipeline.delivered = self.deliveries.delivered
         self.deliveries.deliver()
         self.archive: Archive
-        self.repository = self.archive = Repository(
-            self.pipeline.storage, self._ticks, self._store.load, confirm=self.pipeline.confirm
-        )
-        self.pipeline.archived = lambda: self.repository.passed
+        self.repository = self.archive = open_repository(self.pipeline, self._store.load)
         self.repository.open(0 if last is None else last.tick, self.catalog)
         self._roll_forward()
-
-    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
-        """The ticks of the log after one, for the repository."""
-        for each in self.pipeline.log.after(tick):
-            streams = self.repository.catalog(each.catalog).streams
-            told = gathered(Routing(self.pipeline.storage, each.tick, "", streams), each.inputs)
-            yield TickOfLog(each.tick, each.catalog, told, each.clocks)
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
@@ -339,16 +326,17 @@ class SparkRuntime:
             told = told_of(self.catalog, inputs)
             if size_of(told) <= self.pipeline.small:
                 return self._feed_few(told)
-            logged = self.ingest.write(told)
+            written = self.ingest.write_cut(told)
             deltas: list[Delta] = []
             try:
-                while not self._has_taken(logged.number):
+                while not self._has_taken(written[-1].number):
                     manifest = self.pump()
                     assert manifest is not None
                     deltas += self._deltas(manifest)
             except PlaceError:
-                if not self._has_taken(logged.number) and not self.pipeline.is_over:
-                    self.ingest.withdraw(logged)  # and whoever pushed it is told
+                for logged in written:  # and whoever pushed it is told
+                    if not self._has_taken(logged.number) and not self.pipeline.is_over:
+                        self.ingest.withdraw(logged)
                 raise
             return deltas
 
@@ -372,11 +360,15 @@ class SparkRuntime:
         with self.ingest.lock:
             if stream is not None and stream not in self.catalog.streams.values():
                 raise ConfigurationError(f'stream "{stream.name}" does not exist')
-            self.ingest.write(told)
+            self.ingest.write_cut(told)
 
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
         return self.ingest.waiting()
+
+    def waiting_seconds(self) -> float:
+        """How long it will be until they are taken, by what the last ticks took."""
+        return self.ingest.pace.seconds_for(*self.ingest.waiting())
 
     def set_aside(self) -> list[str]:
         """The files of accepted readings of which no tick could be made."""
@@ -390,15 +382,11 @@ class SparkRuntime:
 
     def _take(self, due: Sequence[Logged]) -> Manifest:
         number = due[-1].number
-        is_small = sum(len(each.content or b"") for each in due) <= self.pipeline.small
-        inputs = [
-            PackInput(each.name)
-            if each.content is None or not is_small
-            else EnclosedInput(each.content)
-            for each in due
-        ]
+        inputs = inputs_of(due, self.pipeline.small)
         manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
         self.ingest.forget(number, {i.file for i in inputs if isinstance(i, PackInput)})
+        size = sum(each.size for each in due)
+        self.ingest.pace.count(int(manifest.metrics["rows"]), size, manifest.metrics["seconds"])
         return manifest
 
     def answer(self, query: str) -> Answer:
