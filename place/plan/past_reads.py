@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from place.model.reading import Key
-from place.model.schema import Stream
+from place.model.schema import Relation, Stream
 from place.model.shape import Circle, Polygon, Rectangle, Shape
 from place.model.space import METRES_PER_DEGREE, Space
 from place.model.time import ceil_to
@@ -51,9 +51,11 @@ def start_of(question: Question) -> int | None:
         kept = _kept_by(query)
         return None if kept is None else begin - kept - 1
     longest = query.dwell or 0
-    before = (Window(),) if query.reads_motion else ()
-    for window in (*query.windows, *before):
-        reach = _reach(query, window)
+    relation = query.sources[query.subject].relation
+    reaches = [_reach(relation, window) for window in query.windows]
+    if query.reads_motion:  # the reading before the last, of any of its streams
+        reaches += [_reach(stream, Window()) for stream in question.streams]
+    for reach in reaches:
         if reach is None:
             return None
         longest = max(longest, reach)
@@ -63,10 +65,10 @@ def start_of(question: Question) -> int | None:
     return begin - longest - period
 
 
-def _reach(query: Query, window: Window) -> int | None:
+def _reach(relation: Relation, window: Window) -> int | None:
+    """How far back a window of a stream reads; None is as far as there is something."""
     if window.duration is not None:
         return window.duration
-    relation = query.sources[query.subject].relation
     timeout = relation.timeout if isinstance(relation, Stream) else None
     if window.rows is not None or timeout is None:
         return None
@@ -190,7 +192,6 @@ def _box_of(query: Query, stream: Stream) -> Box | None:
         or any(focal.stream == stream.name for focal in query.focals)
         or (subject.window is not None and subject.window.rows is not None)
         or (query.window is not None and query.window.is_previous)
-        or query.dwell is not None  # who leaves the region ends its stay
         or query.reads_motion
     ):
         return None

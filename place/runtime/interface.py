@@ -60,6 +60,8 @@ class Runtime(Protocol):
     catalog: Catalog
     archive: Archive
     """The past of its streams: the one place where a runtime says which archive it has."""
+    catches_up: bool
+    """Can a query begin in the past?"""
     listener: Listener | None
     """Gets the deltas of ticks that no call waits for."""
 

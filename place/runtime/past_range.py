@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from place.errors import StatementError
 from place.model.schema import Stream
 from place.model.time import format_timestamp
@@ -12,6 +10,7 @@ from place.plan.past import Question, since_then
 from place.plan.past_reads import start_of
 from place.plan.query import Query
 from place.runtime.archive import Archive, Span
+from place.runtime.interface import Runtime
 from place.sql.statements import Position, wrong
 
 
@@ -51,29 +50,25 @@ def _kept(archive: Archive, stream: Stream, at: int) -> Span | None:
     return Span(max(span.begin, span.end - keep), span.end)
 
 
-def check_beginning(archive: Archive, catalog: Catalog, query: Query, at: Position) -> None:
+def check_beginning(runtime: Runtime, catalog: Catalog, query: Query, at: Position) -> None:
     """Raise a StatementError if a query cannot begin in the past at the time that it names."""
     assert query.since is not None
+    if not runtime.catches_up:
+        raise wrong(
+            f"no query can begin in the past on the runtime {runtime.name}",
+            at,
+            hint="register it without FROM 'time', and ask once for what was: SELECT … BETWEEN",
+        )
     if not query.streams:
         raise wrong("what reads no stream has no past", at, hint="leave FROM 'time' out")
     question = since_then(catalog, query, query.since, at)
-    check_range(archive, question)
+    check_range(runtime.archive, question)
     for stream in question.streams:
         if stream.archiving is not None and not stream.archiving.is_complete:
             raise wrong(
                 f"a query cannot begin in the past of {stream.name}: not every reading is archived",
                 at,
                 hint="ask with SELECT … BETWEEN, or create the stream with archive = 'all'",
-            )
-
-
-def check_begins_now(catalog: Catalog, begun: Iterable[str]) -> None:
-    """Raise a StatementError if a query begins in the past, where cells cannot catch up."""
-    for query in (catalog.queries[key] for key in begun):
-        if query.since is not None:
-            raise StatementError(
-                f'query "{query.name}" cannot begin in the past on Spark',
-                hint="register it without FROM 'time', and ask once for what was: SELECT … BETWEEN",
             )
 
 

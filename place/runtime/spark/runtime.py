@@ -47,7 +47,6 @@ from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
 from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
-from place.runtime.past_range import check_begins_now
 from place.runtime.recall import recall
 from place.runtime.spark.archived_ticks import open_repository
 from place.runtime.spark.changes import changes_of
@@ -68,6 +67,7 @@ class SparkRuntime:
     """Queries on a Spark session. Without a home it keeps its files only while it is open."""
 
     name = "spark"
+    catches_up = False
     listener: Listener | None = None
 
     def __init__(
@@ -276,7 +276,6 @@ class SparkRuntime:
             while (manifest := self.pump()) is not None:
                 deltas += self._deltas(manifest)
             _, begun = catalog.queries.since(self.catalog.queries)
-            check_begins_now(catalog, begun)
             self._store.save(self.catalog, catalog)
             try:
                 deltas += self._deltas(self._adopt(catalog, current().seconds if begun else None))
