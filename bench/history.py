@@ -25,6 +25,7 @@ import place
 from bench.figures import number, tell
 from bench.world import calibrate
 from place.engine.slices import Segment
+from place.errors import ConfigurationError
 from place.model.schema import Stream
 from place.model.segment import segment_schema
 from place.model.time import DAY, SECOND, format_timestamp
@@ -43,6 +44,7 @@ CREATE = (
 )
 ASKED = 15
 LIVE_TICKS = 60
+READINGS_PER_TICK = 100_000
 
 
 @dataclass(frozen=True)
@@ -143,15 +145,18 @@ def measure(setting: Setting, directory: Path) -> dict[str, float | str]:
     steps = max(1, setting.readings // setting.fleet)
     seconds = 0.0
     with _Plain(plain) as writer:
-        for tick in track(range(1, steps + 1), "archiving"):
-            table = fleet.step(stream)
+        at_once = max(1, READINGS_PER_TICK // setting.fleet)
+        ticks = -(-steps // at_once)
+        for tick in track(range(1, ticks + 1), "archiving"):
+            count = min(at_once, steps - (tick - 1) * at_once)
+            table = pa.concat_tables([fleet.step(stream) for _ in range(count)])
             writer.write(table)
             waiting[:] = [TickOfLog(tick, catalog.version, [Segment("Fleet", table)])]
             began = time.perf_counter()
             repository.told(tick, catalog)
             repository.catch_up()
-            if repository.is_due() or tick == steps:
-                repository.archive(fresh=tick == steps)
+            if repository.is_due() or tick == ticks:
+                repository.archive(fresh=tick == ticks)
             seconds += time.perf_counter() - began
     files = [f"{directory / 'home'}/{name}" for name in repository.files(stream)]
     size = sum(Path(file).stat().st_size for file in files)
@@ -164,7 +169,7 @@ def measure(setting: Setting, directory: Path) -> dict[str, float | str]:
         "plain_bytes": plain.stat().st_size,
         "size_ratio": size / plain.stat().st_size,
     }
-    figures |= _places(repository, stream, files, size, steps, setting)
+    figures |= _places(repository, stream, files, size, setting)
     figures |= _days(repository, stream, files, size, steps, setting)
     figures |= _live(setting, directory)
     figures["calibration_s"] = min(calibration, calibrate())
@@ -214,20 +219,20 @@ def _median(work: Callable[[], object], times: int = 3) -> float:
 
 
 def _places(
-    repository: Repository,
-    stream: Stream,
-    files: list[str],
-    size: int,
-    steps: int,
-    setting: Setting,
+    repository: Repository, stream: Stream, files: list[str], size: int, setting: Setting
 ) -> dict[str, float | str]:
     """Who was in 1% of the city at a time."""
+    until = max((int(f.split("_")[-2]) for f in files if "/interval_" in f), default=BEGIN)
+    if until <= BEGIN + EVERY * SECOND:
+        raise ConfigurationError(
+            "no interval is complete with so few readings", hint="take more, or fewer vehicles"
+        )
     chance = np.random.default_rng(setting.seed)
     mine, theirs, read = [], [], []
     connection = duckdb.connect()
     for _ in range(ASKED):
         # Times of complete intervals: there one filter over all files has the answer in SQL.
-        at = BEGIN + int(chance.integers(EVERY, max(EVERY + 1, int(steps * EVERY * 0.8)))) * SECOND
+        at = int(chance.integers(BEGIN + EVERY * SECOND, until))
         left, bottom = chance.random(2) * 0.9 * SIDE
         box = (left, bottom, left + 0.1 * SIDE, bottom + 0.1 * SIDE)
         found = repository.objects(stream, at, box)
@@ -246,7 +251,7 @@ def _places(
         }
 
         def ask(query: str = query, bound: dict[str, object] = bound) -> pa.Table:
-            return connection.execute(query, bound).to_arrow_table()
+            return connection.sql(query, params=bound).to_arrow_table()
 
         other = ask()
         expected = sorted(zip(other["id"].to_pylist(), other["x"].to_pylist(), strict=True))
@@ -293,7 +298,7 @@ def _days(
         }
 
         def ask(query: str = query, bound: dict[str, object] = bound) -> pa.Table:
-            return connection.execute(query, bound).to_arrow_table()
+            return connection.sql(query, params=bound).to_arrow_table()
 
         assert found.table["x"].to_pylist() == ask()["x"].to_pylist()
         mine.append(_median(ask_mine))

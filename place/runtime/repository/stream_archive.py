@@ -400,8 +400,9 @@ class StreamArchive:
     def _read(self, files: list[ArchivedFile], wanted: Wanted) -> tuple[pa.Table, int, int]:
         """What files may hold of what is wanted; how many were read, and how many bytes."""
         parts, read, size = [self.layout.schema.empty_table()], 0, 0
-        for each in files:
-            rows, bytes_read = self._footers.read(self.layout, self._name(each), wanted)
+        for rows, bytes_read in self._footers.read_all(
+            self.layout, [self._name(each) for each in files], wanted
+        ):
             parts.append(rows)
             read += rows.num_rows > 0
             size += bytes_read
