@@ -26,10 +26,11 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import number, share
 from bench.world import calibrate
 from place.engine.matrix import Matrix
 from place.engine.slices import Segment
-from place.errors import InternalError
+from place.errors import ConfigurationError, InternalError
 from place.model.schema import Stream
 from place.model.segment import segment_schema
 from place.plan.catalog import Catalog
@@ -60,7 +61,7 @@ class Setting:
 @dataclass(frozen=True)
 class Figures:
     """Of the largest cell: bytes that it reads in a tick, holds, and writes in a tick (deltas), and
-    the seconds that a tick takes; each beside its share of what a single cell has. `driver` are the
+    the seconds of one core that a tick takes; each beside its share of what a single cell has. `driver` are the
     bytes that pass through the driver in a tick: requests, answers, and parts of answers."""
 
     cells: str
@@ -86,17 +87,38 @@ def add_parser(benches: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "computes from that what 10 million objects and a million queries need on 100 cores.",
         epilog="example: place bench scale --objects 100000 --queries 10000 --json scale.json",
     )
-    parser.add_argument("--objects", type=int, default=Setting.objects)
-    parser.add_argument("--queries", type=int, default=Setting.queries)
-    parser.add_argument("--side", type=float, default=Setting.side, help="of a query's region")
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    parser.add_argument(
+        "--objects", type=number, default=Setting.objects, metavar="N", help="objects (100000)"
+    )
+    parser.add_argument(
+        "--queries",
+        type=number,
+        default=Setting.queries,
+        metavar="N",
+        help="queries, each around an object of its own (10000)",
+    )
+    parser.add_argument(
+        "--side",
+        type=share,
+        default=Setting.side,
+        metavar="S",
+        help="the side of a query's region (0.01)",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures to this file, too"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the experiment."""
     setting = Setting(arguments.objects, arguments.queries, arguments.side)
-    console = Console(highlight=False, soft_wrap=True)
+    if setting.queries > setting.objects:
+        raise ConfigurationError(
+            f"{setting.queries:,} queries cannot follow {setting.objects:,} objects, one each",
+            hint="ask for fewer queries",
+        )
+    console = Console(highlight=False, soft_wrap=True, width=120)
     found = measure(setting, MATRICES)
     show(console, setting, found)
     if arguments.json is not None:
@@ -116,7 +138,7 @@ def measure(setting: Setting, matrices: Sequence[str]) -> list[Figures]:
         session.sql(STREAM)
         statements = [
             f"REGISTER QUERY q{i} AS SELECT id FROM Objects INSIDE ('M', {i},"
-            f" {setting.side}, {setting.side})"
+            f" {setting.side / 2}, {setting.side / 2})"
             for i in range(setting.queries)
         ]
         for first in range(0, len(statements), TOGETHER):
@@ -158,10 +180,10 @@ def _measured(setting: Setting, text: str, catalog: Catalog) -> Figures:
             results: list[Any] = []
             seconds = 0.0
             for cell in cells:
-                began = time.perf_counter()
+                began = time.process_time()
                 known = updates if tick == 1 else []
                 results.append(cell.answer(request, known, is_first=False))
-                seconds = max(seconds, time.perf_counter() - began)
+                seconds = max(seconds, time.process_time() - began)
             sent += sum(len(pickle.dumps(result)) for result in results)
             shared = [file for r in results for file in (r.open, r.parts) if file is not None]
             sent += sum((Path(directory) / file).stat().st_size for file in shared)
