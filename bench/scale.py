@@ -61,8 +61,9 @@ class Setting:
 @dataclass(frozen=True)
 class Figures:
     """Of the largest cell: bytes that it reads in a tick, holds, and writes in a tick (deltas), and
-    the seconds of one core that a tick takes; each beside its share of what a single cell has. `driver` are the
-    bytes that pass through the driver in a tick: requests, answers, and parts of answers."""
+    the seconds of one core that a tick takes; each beside its share of what a single cell has.
+    `driver` are the bytes that pass through the driver in a tick: requests, answers, and parts of
+    answers."""
 
     cells: str
     read: int

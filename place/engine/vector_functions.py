@@ -258,10 +258,11 @@ _NUMERIC: dict[str, Callable[[Given, Bools, Type], Vector]] = {
 def _motion(name: str, space: Space, given: Sequence[NDArray[Any]], nulls: Bools) -> Vector:
     """SPEED or HEADING, of where objects were, where they are, and how long ago they were there."""
     size = max(map(len, given)) if min(map(len, given)) else 0
-    x1, y1, x2, y2 = (_of_size(part.astype(np.float64, copy=False), size) for part in given[:4])
+    ax, ay, bx, by = (_of_size(part.astype(np.float64, copy=False), size) for part in given[:4])
+    sphere = space is Space.WGS84
     if name == "HEADING":
-        return bounded(headings(x1, y1, x2, y2, space is Space.WGS84), nulls, Type.DOUBLE)
-    ways = distances(x1, y1, x2, y2, space is Space.WGS84)
+        return bounded(headings(ax, ay, bx, by, sphere), nulls, Type.DOUBLE)
+    ways = distances(ax, ay, bx, by, sphere)
     return bounded(ways / (given[4] / SECOND), nulls, Type.DOUBLE)
 
 
