@@ -55,15 +55,14 @@ def read_history(directory: Path) -> dict[str, Any]:
 
 def _waiting(storage: Storage, kind: str) -> int:
     """The ticks that wait to be archived, as far as the files tell."""
-    if kind == "pipeline":
-        known = manifests.ticks(storage)
-        last = manifests.load(storage, known[-1]) if known else None
-        return 0 if last is None or last.archived is None else last.tick - last.archived
-    ticks = [int(n.partition(".")[0]) for n in storage.names("log") if n.endswith(".arrow")]
     states = [n for n in storage.names("repository/_state") if n.endswith(".arrow")]
     if not states:
         return 0
-    return max([0, *ticks]) - int(states[-1].partition(".")[0]) if ticks else 0
+    if kind == "pipeline":
+        ticks = manifests.ticks(storage)
+    else:
+        ticks = [int(n.partition(".")[0]) for n in storage.names("log") if n.endswith(".arrow")]
+    return max(0, max(ticks, default=0) - int(states[-1].partition(".")[0]))
 
 
 def run_history(arguments: argparse.Namespace) -> int:

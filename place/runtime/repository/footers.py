@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +15,8 @@ from place.runtime.repository.delta import RepositoryFault
 from place.runtime.repository.layout import Layout
 from place.runtime.repository.parquet import GroupIndex, Wanted, read_file
 
+AT_ONCE = 4
+"""Files that are read at the same time."""
 MOST = 4096
 """Footers that are kept."""
 
@@ -24,6 +28,7 @@ class Footers:
         self._storage = storage
         self._kept: OrderedDict[str, GroupIndex] = OrderedDict()
         self._lock = threading.Lock()
+        self._readers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="place-archive")
 
     def read(self, layout: Layout, name: str, wanted: Wanted) -> tuple[pa.Table, int]:
         """The rows of a file that may be wanted, and the bytes that were read."""
@@ -35,6 +40,14 @@ class Footers:
             raise RepositoryFault(f"{name} is missing", hint=_HINT) from None
         except (OSError, pa.ArrowInvalid) as error:
             raise RepositoryFault(f"{name} cannot be read: {error}", hint=_HINT) from None
+
+    def read_all(
+        self, layout: Layout, names: Sequence[str], wanted: Wanted
+    ) -> list[tuple[pa.Table, int]]:
+        """The same of several files, some at the same time."""
+        if len(names) < 2:
+            return [self.read(layout, name, wanted) for name in names]
+        return list(self._readers.map(lambda name: self.read(layout, name, wanted), names))
 
     def objects(self, layout: Layout, name: str) -> int:
         """How many rows are valid at the end of an interval: its last row groups."""

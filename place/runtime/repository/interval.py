@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from place.kernels.hilbert import hilbert_order
 from place.runtime.repository.layout import MOMENT, Layout, longs
 
-SLICE_ROWS = 1 << 18
+SLICE_ROWS = 1 << 17
 """About so many readings make a slice of time."""
 
 

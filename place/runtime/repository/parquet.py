@@ -8,7 +8,7 @@ asked for is not read.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from place.runtime.repository.delta import TableFile
 from place.runtime.repository.key_filter import hash_of, is_in
 from place.runtime.repository.layout import Layout
 
-GROUP_ROWS = 1 << 14
+GROUP_ROWS = 1 << 13
 SHORT = 32
 """Texts of so many letters have statistics."""
 
@@ -128,6 +128,7 @@ class GroupIndex:
                 for g in range(count)
             ]
         )
+        self._filters: list[bytes | None] | None = None
         self._bounds: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
         for name in (layout.time, layout.valid_to):
             self._bounds[name] = self._read(name, np.int64)
@@ -179,25 +180,30 @@ class GroupIndex:
     ) -> tuple[list[int], int]:
         """Of some row groups those that may hold one of the keys, and the bytes read for that."""
         assert self._layout.key is not None
-        place = self._at[self._layout.key]
         kind = self._layout.schema.field(self._layout.key).type
         hashes = [hash_of(key, kind) for key in keys]
-        found, size = [], 0
+        size = 0 if self._filters is not None else self._read_filters(source)
+        assert self._filters is not None
+        found = []
         for group in groups:
-            column = self.metadata.row_group(group).column(place)
-            low, high = column.statistics.min, column.statistics.max
-            if low is not None and not any(low <= key <= high for key in keys):
-                continue
-            offset, length = column.bloom_filter_offset, column.bloom_filter_length
-            if offset is None or length is None:
-                found.append(group)
-                continue
-            source.seek(offset)
-            content = source.read(length)
-            size += length
-            if any(is_in(content, each) for each in hashes):
+            content = self._filters[group]
+            if content is None or any(is_in(content, each) for each in hashes):
                 found.append(group)
         return found, size
+
+    def _read_filters(self, source: pa.NativeFile) -> int:
+        """Read the filters of keys of all row groups, once; how many bytes they have."""
+        place, made = self._at[self._layout.key or ""], list[bytes | None]()
+        for group in range(self.metadata.num_row_groups):
+            column = self.metadata.row_group(group).column(place)
+            offset, length = column.bloom_filter_offset, column.bloom_filter_length
+            if offset is None or length is None:
+                made.append(None)
+                continue
+            source.seek(offset)
+            made.append(source.read(length))
+        self._filters = made
+        return sum(len(content) for content in made if content is not None)
 
 
 def read_file(
@@ -232,12 +238,3 @@ def fits(layout: Layout, rows: pa.Table, box: Box | None, keys: Collection[Key] 
         kind = layout.schema.field(layout.key).type
         rows = rows.filter(pc.is_in(rows.column(layout.key), pa.array(list(keys), kind)))
     return rows
-
-
-def bounds_of(file: TableFile) -> Mapping[str, tuple[object, object]]:
-    """The least and greatest values that are known of a file's columns."""
-    return {
-        name: (low, file.greatest[name])
-        for name, low in file.least.items()
-        if low is not None and file.greatest.get(name) is not None
-    }
