@@ -22,6 +22,7 @@ from bench import (
     progressive,
     register,
     rules_command,
+    scale,
     serve,
     skew,
     stream,
@@ -66,6 +67,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     cache.add_parser(benches)
     history.add_parser(benches)
     pipeline.add_parser(benches)
+    scale.add_parser(benches)
     triggers_command.add_parser(benches)
     papers.add_parser(benches)
 

@@ -36,6 +36,7 @@ from place.plan.query import Query
 from place.runtime.durable.deltas import Deltas, Numbered
 from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.takeover import known_cells
+from place.runtime.durable.tick_pace import parse_tick
 from place.runtime.intake.pushed import disappearance_of, moment_of, readings_of
 from place.runtime.interface import Runtime
 from place.runtime.local import LocalRuntime
@@ -250,6 +251,7 @@ def connect(
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
     keep: str | None = None,
+    tick: str | None = None,
 ) -> Session: ...
 def connect(
     home: str | Path | None = None,
@@ -263,6 +265,7 @@ def connect(
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
     keep: str | None = None,
+    tick: str | None = None,
 ) -> Connection:
     """Open a session: durable in the directory `home`, or without one only while it is open.
 
@@ -270,8 +273,9 @@ def connect(
     runs the pipeline there; `ui` shows Spark's pages, `settings` are Spark's own. `storage` is
     where state and deltas are kept if not in `home`: a directory or an object store that all
     machines of a cluster reach; deltas stay there for so long as `keep` says (`"24 hours"`), for
-    those who resume. Without a master `runtime` is `local`, in this process,
-    or `reference`, which computes every answer from its definition.
+    those who resume. What comes in is cut so that a tick takes about as long as `tick` says
+    (`"200ms"`). Without a master `runtime` is `local`, in this process, or `reference`, which
+    computes every answer from its definition.
 
     An address of a server (`http://…`, with the `token` that it wants) gives a Client of it. For a
     type checker a text alone may be either, a Connection: a Path, or a runtime, says Session, and a
@@ -305,10 +309,16 @@ def connect(
         rows, columns = (
             known_cells(directory, storage) if matrix is None else (matrix.rows, matrix.columns)
         )
+        target = None if tick is None else parse_tick(tick)
         spark = start_session(master or "local[*]", cells=rows * columns, ui=ui, settings=settings)
         kept = Keep() if keep is None else Keep(seconds=parse_duration(keep) / SECOND)
         runs = SparkRuntime(
-            spark, directory, storage=storage, matrix=matrix, threads=threads, keep=kept
+            *(spark, directory),
+            storage=storage,
+            matrix=matrix,
+            threads=threads,
+            keep=kept,
+            tick=target,
         )
         return Session(runs, TableLoader())
     if master is not None:

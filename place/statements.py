@@ -120,7 +120,7 @@ class Statements:
                     query = changed.queries[fold(statement.name.text)]
                     check_cost(query, changed, self._objects, statement.name.at)
                     if statement.since is not None:
-                        check_beginning(self._runtime.archive, changed, query, statement.since.at)
+                        check_beginning(self._runtime, changed, query, statement.since.at)
                 if isinstance(statement, s.CreateTrigger) and changed is not catalog:
                     query = changed.queries[fold(statement.name.text)]
                     check_combinations(query, changed, statement.name.at)

@@ -1,5 +1,6 @@
 """A real Kafka: readings from a topic, deltas to another, killed and started again in between."""
 
+import io
 import json
 import os
 import subprocess
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+import fastavro
 import pytest
 
 from place.errors import ConfigurationError
+from place.runtime.durable import tick_pace
 from place.runtime.durable.kafka import CLIENT
 from place.runtime.spark.kafka_source import KafkaReader, Range, _cut
 from place.statements import masked
@@ -178,6 +181,43 @@ def test_partitions_come_and_messages_go(kafka: Broker, tmp_path: Path) -> None:
         kafka.delete_before("moves", 0, 7)
         with pytest.raises(ConfigurationError, match="has lost messages 6 to 6 of partition 0"):
             session.drain()
+
+
+def test_messages_in_avro_are_read_in_the_pace_that_was_asked(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create_topic("encoded", 1)
+    names = [("id", "long"), ("x", "double"), ("y", "double"), ("ts", "string")]
+    schema = {
+        "type": "record",
+        "name": "Car",
+        "fields": [{"name": name, "type": kind} for name, kind in names],
+    }
+    (tmp_path / "car.avsc").write_text(json.dumps(schema), "utf-8")
+    written = []
+    for second in range(30):
+        out = io.BytesIO(b"\0\0\0\0\1")
+        out.seek(5)
+        row = {"id": 1, "x": 1.0, "y": 1.0, "ts": f"2026-01-01T00:00:{second:02d}"}
+        fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+        written.append((None, out.getvalue()))
+    kafka.produce("encoded", [*written, (None, b"\0\0\0\0\1oops")])
+    source = STREAM.format(servers=kafka.servers, topic="encoded").replace(
+        "format = 'json'",
+        f"format = 'avro', schema = '{tmp_path}/car.avsc', framing = 'registry'",
+    )
+    monkeypatch.setattr(tick_pace, "FIRST_READINGS", 200)
+    monkeypatch.setattr(tick_pace, "FEWEST_READINGS", 10)
+    with opened(tmp_path / "home", tick=0.05) as session:
+        session.sql(source)
+        before = runtime_of(session).pipeline.last
+        session.drain()
+        told = runtime_of(session).statistics("Cars")
+        assert (told["readings"], told["bad"]) == (30, 1)
+        after = runtime_of(session).pipeline.last
+        assert before is not None
+        assert after is not None
+        assert after.tick - before.tick > 1
 
 
 def test_what_cannot_be_read_is_said(kafka: Broker, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pyarrow.dataset
 import pytest
 
 from place.runtime.durable.crash import CELL, OFTEN, POINTS, VARIABLE
+from place.runtime.spark import worker_daemon
 from tests.harness.object_store import SECRET, Bucket
 
 FILES = 12
@@ -32,18 +33,18 @@ CREATE SINK audit FOR ALL TO PARQUET ('{directory}/changes');
 """
 
 
-def write_readings(directory: Path) -> None:
+def write_readings(directory: Path, files: int = FILES) -> None:
     """A file a second of event time; some cars fall silent and time out."""
     chance = random.Random(7)
     (directory / "incoming").mkdir(parents=True)
     (directory / "setup.sql").write_text(SETUP.format(directory=directory), "utf-8")
-    for second in range(FILES):
+    for second in range(files):
         lines = ["id,x,y,ts,kind"]
         for step in range(40):
             car = chance.randrange(20)
             if car > 15 and second > 4:
                 continue
-            moment = f"2026-01-01T00:00:{second:02d}.{step * 20:03d}"
+            moment = f"2026-01-01T00:{second // 60:02d}:{second % 60:02d}.{step * 20:03d}"
             place = f"{chance.uniform(0, 10):.3f},{chance.uniform(0, 10):.3f}"
             lines.append(f"{car},{place},{moment},{'abc'[car % 3]}")
         path = directory / "incoming" / f"{second:03d}.csv"
@@ -228,6 +229,108 @@ def test_killed_at_random_moments(undisturbed: Undisturbed, tmp_path: Path) -> N
 @pytest.mark.long
 def test_killed_at_twenty_random_moments(undisturbed: Undisturbed, tmp_path: Path) -> None:
     killed_at_random(tmp_path, undisturbed, 20)
+
+
+KILLS = int(os.environ.get("PLACE_KILLS", "100"))
+"""Random moments on each kind of storage."""
+DAEMON = worker_daemon.MODULE.encode()
+"""What the command of Spark's Python processes names."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_whoever_is_killed_at_a_hundred_random_moments(
+    kind: str, tmp_path: Path, bucket: Bucket
+) -> None:
+    """Drivers, and cells with their channels, in the middle of ticks and of states that are being
+    saved; some cells only hang for a moment. On a store another home goes on at the end."""
+    files = 4 * KILLS
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    for directory in (calm, killed):
+        write_readings(directory, files)
+    finish(calm)
+    storage = ("--storage", bucket.uri()) if kind == "store" else ()
+    chance = random.Random(KILLS)
+    done, life = Counter[str](), 0
+    while done.total() < KILLS:
+        life += 1
+        process = start(killed, *storage, is_saving=life % 2 == 1)
+        try:
+            disturb(process, killed, chance, done)
+        finally:
+            process.kill()
+            process.communicate(timeout=PATIENCE)
+        if process.returncode == 0:
+            break  # all is read
+    last = ("--home", str(killed / "other")) if kind == "store" else ()
+    finish(killed, *storage, *last)
+    print(f"{kind}: {life} lives, {dict(done)}")
+    assert content(changelog(killed)) == content(changelog(calm))
+    assert min(done[what] for what in ("driver", "cell")) > 0
+
+
+def disturb(
+    process: subprocess.Popen[str], directory: Path, chance: random.Random, done: Counter[str]
+) -> None:
+    """Kill cells of a run, or let them hang, at moments of their ticks; then the run itself."""
+    for _ in range(chance.randrange(4)):
+        if not wait_for_files(process, directory, chance.randrange(1, 3)):
+            return
+        time.sleep(chance.uniform(0.0, 0.2))
+        cells = cells_of(process.pid)
+        if not cells:
+            continue
+        victim = chance.choice(cells)
+        if chance.random() < 0.3:
+            os.kill(victim, signal.SIGSTOP)
+            time.sleep(chance.uniform(0.0, 0.5))
+            os.kill(victim, signal.SIGCONT)
+            done["pause"] += 1
+        else:
+            os.kill(victim, signal.SIGKILL)
+            done["cell"] += 1
+    if wait_for_files(process, directory, chance.randrange(1, 4)):
+        time.sleep(chance.uniform(0.0, 0.3))
+        done["driver"] += 1
+
+
+def wait_for_files(process: subprocess.Popen[str], directory: Path, more: int) -> bool:
+    """Wait until the sink has got so many ticks more; is the run still going on?"""
+    had, deadline = delivered(directory), time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        if delivered(directory) >= had + more:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def delivered(directory: Path) -> int:
+    return sum(1 for _ in (directory / "changes").glob("day=*/*.parquet"))
+
+
+def cells_of(driver: int) -> list[int]:
+    """The Python processes that Spark has forked for the tasks of a driver."""
+    parents: dict[int, int] = {}
+    forked: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                )
+                if DAEMON in (entry / "cmdline").read_bytes():
+                    forked.append(int(entry.name))
+            except OSError:  # it has ended
+                continue
+
+    def is_below(process: int) -> bool:
+        while process in parents:
+            if process == driver:
+                return True
+            process = parents[process]
+        return False
+
+    return [each for each in forked if parents.get(each) in forked and is_below(each)]
 
 
 def test_a_full_disk_is_said_and_nothing_is_lost(undisturbed: Undisturbed, tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/advance"): {"admin", "ingest"},
     ("GET", "/map/about"): READERS,
     ("GET", "/map/roads/{stream}"): READERS,
+    ("GET", "/map/land/{z}/{x}/{y}"): READERS,
+    ("GET", "/map/basemap.pmtiles"): READERS,
     ("WS", "/map"): READERS,
 }
 """Who may ask for what. A new route needs an entry here."""
@@ -116,6 +118,9 @@ def concrete(path: str, query: str = "mine") -> str:
         "{name}": "Cars" if path.startswith("/streams") else query,
         "{number}": "0",
         "{stream}": "Cars",
+        "{z}": "3",
+        "{x}": "4",
+        "{y}": "2",
     }
     for name, value in names.items():
         path = path.replace(name, value)
@@ -244,6 +249,11 @@ STATEMENTS = {
     "EXPLAIN QUERY mine": 200,
     "EXPLAIN SELECT id FROM Cars": 200,
     "EXPLAIN REGISTER QUERY another AS SELECT id FROM Cars": 200,
+    "SELECT * FROM QUERY mine AS OF '2026-01-01'": 400,  # theirs to ask, and there is no archive
+    "SELECT * FROM QUERY theirs AS OF '2026-01-01'": 404,
+    "EXPLAIN SELECT * FROM QUERY theirs AS OF '2026-01-01'": 404,
+    "SELECT * FROM TRIGGER theirs BETWEEN '2026-01-01' AND '2026-01-02'": 404,
+    "REGISTER QUERY another FROM '2026-01-01' AS SELECT id FROM Cars": 400,
     "DESCRIBE theirs": 404,
     "DESCRIBE nosuch": 404,
     "EXPLAIN QUERY theirs": 404,

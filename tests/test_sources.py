@@ -146,7 +146,7 @@ def test_messages_of_a_topic_by_their_partitions(
     pq.write_table(table, tmp_path / "in" / "1.parquet")
     schema = "value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP"
     frame = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
-    monkeypatch.setattr(Sources, "_kafka", lambda self, source: frame)
+    monkeypatch.setattr(Sources, "_kafka", lambda self, *_: frame)
     with opened(tmp_path / "home") as session:
         source = "FROM KAFKA (servers = 'nowhere:1', topic = 'cars', format = 'json')"
         session.sql(

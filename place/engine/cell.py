@@ -79,7 +79,7 @@ class Cell:
         self.place = place
         self.dictionary = Dictionary() if dictionary is None else dictionary
         known = list(streams)
-        self.stores = Stores(place, known, self.dictionary)
+        self.stores = Stores(place, known, self.dictionary, threads)
         self.queries = Queries(self.dictionary)
         self.counters = Counters()
         self.polygons = Polygons()

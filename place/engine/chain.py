@@ -216,7 +216,8 @@ def _by_sign(weights: Longs) -> tuple[Longs | slice, Longs | slice]:
     """Where negative rows are, and positive ones, each as often as its weight says."""
     negative = weights < 0
     count = int(negative.sum())
-    if negative[:count].all() and (np.abs(weights) == 1).all():
+    is_plain = weights.min() >= -1 and weights.max() <= 1 and bool(weights.all())
+    if is_plain and negative[:count].all():
         return slice(0, count), slice(count, len(weights))
     left, come = np.flatnonzero(negative), np.flatnonzero(weights > 0)
     return np.repeat(left, -weights[left]), np.repeat(come, weights[come])
@@ -241,7 +242,9 @@ def changes_of(
         numbers = flow.queries[mine]
         if rows is None or not len(numbers):
             continue
-        known = np.flatnonzero(np.bincount(numbers))
+        first = int(numbers[0])
+        is_one = first == numbers.min() == numbers.max()
+        known = np.array([first]) if is_one else np.flatnonzero(np.bincount(numbers))
         owners = None
         if len(known) > 1:
             places = np.zeros(known[-1] + 1, np.int32)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from place.kernels.arrays import Bools, Longs
+from place.kernels.gather import put
 from place.model.schema import Column
 from place.model.segment import ARROW
 from place.model.types import Row, Type, Value
@@ -116,7 +117,9 @@ class Columns:
         made = Columns(columns, dictionary, 0)
         made.values, made.nulls = [], []
         for column, given in zip(columns, arrays, strict=True):
-            array = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+            array = given
+            if isinstance(given, pa.ChunkedArray):  # one chunk need not be copied
+                array = given.chunk(0) if given.num_chunks == 1 else given.combine_chunks()
             if column.type is Type.STRING:
                 values: NDArray[Any] = dictionary.codes(array)
             elif column.type is Type.BOOLEAN:
@@ -191,12 +194,12 @@ class Columns:
             wide.values[index], wide.nulls[index] = self.values[i], self.nulls[i]
         return wide
 
-    def put(self, slots: Longs, rows: Columns) -> None:
-        """Write rows of the same columns to slots."""
+    def put(self, slots: Longs, rows: Columns, threads: int = 1) -> None:
+        """Write rows of the same columns to slots, each of which is named once."""
         for mine, other in zip(self.values, rows.values, strict=True):
-            mine[slots] = other
+            put(mine, slots, other, threads)
         for mine, other in zip(self.nulls, rows.nulls, strict=True):
-            mine[slots] = other
+            put(mine, slots, other, threads)
 
     def rows(self, slots: Longs) -> list[Row]:
         """The rows at these slots as plain values."""

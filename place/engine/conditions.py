@@ -27,6 +27,7 @@ from place.engine.vector import holds, same_rows
 from place.engine.versions import Versions
 from place.kernels.arrays import Bools, Longs
 from place.kernels.bulk import TOUCHED
+from place.kernels.gather import taken
 from place.kernels.inside import inside_pairs
 from place.plan.query import Around, Focal
 
@@ -113,12 +114,12 @@ class Conditions:
         """Which pairs matter, and whether the object was, or is, in the answer."""
         index = asked.index
         pairs = _together(index, pairs)
-        numbers = index.queries[pairs.rows]
+        numbers = taken(index.queries, pairs.rows, source.store.threads)
         tables = {
             name: tick.regions.get(name) or Versions.none(store)
             for name, store in self._region_rows.items()
         }
-        owners = index.owner[pairs.rows]
+        owners = taken(index.owner, pairs.rows, source.store.threads)
         owner_before = owner_after = ~owners
         for number, (name, _) in asked.streamed.items():
             mine = np.flatnonzero(numbers == number)
@@ -303,6 +304,8 @@ def _is_none_itself(asked: Asked, source: Versions | TickReadings) -> bool:
 
 def _together(index: RegionIndex, pairs: RegionPairs) -> RegionPairs:
     """Each pair of a region and an object once, although a region may have several boxes."""
+    if not index.has_siblings:
+        return pairs
     siblings = index.siblings[pairs.rows]
     # Most regions need only one box: their other box has never held anything.
     several = (siblings >= 0) & index.shown[siblings]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.kernels.arrays import Longs
+from place.kernels.gather import count_rows
 
 
 class Counters:
@@ -56,10 +57,10 @@ class Counters:
         """The same rows passed several edges."""
         if not len(queries):
             return
-        if weights is None or (np.abs(weights) == 1).all():
+        if weights is None:
             found = np.bincount(queries)
         else:
-            found = np.bincount(queries, np.abs(weights))
+            found = count_rows(queries, weights, int(queries.max()) + 1)
         for edge in edges:
             self._add(edge, found)
 

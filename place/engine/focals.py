@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.gather import put_places
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,12 @@ class FocalMoves:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def put(self, places: Floats, low: int, high: int, threads: int = 1) -> None:
+        """Put focal objects where they go by the moves from one to before another."""
+        if low < high and self.instants[low] != self.instants[high - 1]:
+            threads = 1  # one of them may move twice, and the last move counts
+        put_places(places, self.numbers[low:high], self.places[low:high], threads)
 
     @staticmethod
     def joined(parts: Sequence[FocalMoves]) -> FocalMoves:
@@ -38,7 +45,8 @@ class FocalMoves:
 class Focals:
     """Focal objects by number; one that is gone is nowhere (NaN)."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
         self.places = np.full((16, 2), np.nan)
         """Where all are, by number; during a tick, where they were before it."""
         self._slots = np.full(16, -1, np.int64)
@@ -84,7 +92,7 @@ class Focals:
 
     def settle(self, moves: FocalMoves) -> None:
         """End a tick: every focal object is now where it went last."""
-        self.places[moves.numbers] = moves.places
+        moves.put(self.places, 0, len(moves), self._threads)
 
     def seats(self, subject: str) -> Longs:
         """The slot of each focal object among the objects of `subject`; −1 if it is not there."""

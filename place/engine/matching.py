@@ -22,8 +22,10 @@ from place.engine.versions import Versions
 from place.kernels import bulk, progressive
 from place.kernels.arrays import Bools, Floats, Longs, runs_of
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED, BulkMatcher, match_bulk
+from place.kernels.gather import move_places, parted, put, taken
+from place.kernels.gather import picked as picked_versions
 from place.kernels.inside import SPHERE_CIRCLE, inside_pairs, unit_vectors
-from place.kernels.version_links import merge_within_instants, pick_versions
+from place.kernels.version_links import merge_within_instants
 from place.model import deadline
 
 Passes = Callable[[Columns], Bools]
@@ -179,14 +181,16 @@ class Matcher:
         for instant in steps:
             low, high = np.searchsorted(objects.instants, [instant, instant + 1]).tolist()
             slots = objects.slots[low:high]
-            points, moved = places.move(slots, after[low:high])
-            self._count_passed(points[slots, 0], points[slots, 2])
+            points, moved = places.move(slots, after[low:high], self._threads)
+            if self._passes is not None:
+                self._count_passed(points[slots, 0], points[slots, 2])
             pairs = self._instant(index, points, moved)
             rows, found, was, now = pairs
-            before = current[found] if low else ~found
-            current[slots] = np.arange(low, high)
+            before = taken(current, found, self._threads) if low else ~found
+            put(current, slots, np.arange(low, high), self._threads)
             at = np.full(len(rows), instant, np.int64)
-            yield RegionPairs(rows, found, at, was, now, before, current[found])
+            now_at = taken(current, found, self._threads)
+            yield RegionPairs(rows, found, at, was, now, before, now_at)
             index.settle()
         places.seen(store, len(objects) > 0)
 
@@ -199,6 +203,9 @@ class Matcher:
             modes = np.where(shifted & (modes == WATCHED), np.uint8(TOUCHED), modes)
         boxes = index.boxes[:size]
         pairs = self._bulk.match(points, boxes, modes, moved, shifted, threads=self._threads)
+        if not modes.any():  # each enters or leaves: flows have them apart
+            rows, slots, was = parted(*pairs, self._threads)
+            return rows, slots, was, ~was
         rows, slots = pairs.boxes.astype(np.int64), pairs.points.astype(np.int64)
         was, now = pairs.codes > 1, (pairs.codes & 1).astype(np.bool_)
         if (modes == TOUCHED).any():
@@ -234,7 +241,7 @@ class Matcher:
         positions = self._places(objects, ~every)
         to = self._new_places(objects)
         if self._passes is not None:
-            before = pick_versions(to[:, 0], positions[:, 0], objects.before)
+            before = picked_versions(to[:, 0], positions[:, 0], objects.before)
             self._count_passed(to[:, 0], before)
         flags = np.where(index.modes[:size] == SIMPLE, 0, progressive.STAYS).astype(np.uint8)
         flags[shifts[:size]] |= progressive.SHIFTS
@@ -397,14 +404,14 @@ class _SlotPlaces:
             self._moved = np.concatenate([self._moved, np.zeros(len(more), np.bool_)])
         self._size = max(self._size, size)
 
-    def move(self, slots: Longs, places: Floats) -> tuple[Floats, Bools]:
+    def move(self, slots: Longs, places: Floats, threads: int) -> tuple[Floats, Bools]:
         """Objects are elsewhere at this instant; all places, and which of them changed."""
         points, moved = self._points[: self._size], self._moved[: self._size]
-        before = slice(None) if 2 * len(self._last) > len(points) else self._last
-        points[before, 2:4] = points[before, 0:2]
         moved[self._last] = False
-        points[slots, 0:2] = places
         moved[slots] = True
+        rest = self._last[~moved[self._last]]  # these have moved at the last instant only
+        points[rest, 2:4] = points[rest, 0:2]
+        move_places(points, slots, places, threads)
         self._last = slots
         return points, moved
 

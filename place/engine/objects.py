@@ -18,7 +18,7 @@ from place.kernels.arrays import Bools, Longs
 from place.kernels.key_index import (
     empty_table,
     enter_slots,
-    find_slots,
+    found_slots,
     last_of_each,
     remove_slots,
     take_slots,
@@ -74,8 +74,11 @@ class Objects:
         relation: Relation,
         dictionary: Dictionary,
         columns: tuple[Column, ...] | None = None,
+        threads: int = 1,
     ) -> None:
         self.relation = relation
+        self.threads = threads
+        """How many threads may look up its objects."""
         self.is_coded = isinstance(relation, Stream) and relation.key_type is Type.STRING
         self.columns = Columns(columns or relation.columns, dictionary)
         self.size = 0
@@ -104,14 +107,11 @@ class Objects:
 
     def find_all(self, keys: Longs) -> Longs:
         """The slots of keys, −1 for those that have none."""
-        slots = np.empty(len(keys), np.int64)
-        find_slots(self._table, self.keys, keys, slots)
-        return slots
+        return found_slots(self._table, self.keys, keys, self.threads)[0]
 
     def take_all(self, keys: Longs) -> Longs:
         """The slots of keys; those that have none get one."""
-        slots = np.empty(len(keys), np.int64)
-        missing = find_slots(self._table, self.keys, keys, slots)
+        slots, missing = found_slots(self._table, self.keys, keys, self.threads)
         if missing:
             self._reserve(self.size + missing)
             self._make_room(missing)

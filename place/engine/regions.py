@@ -15,6 +15,7 @@ from place.engine.layout import Laid
 from place.kernels import inside
 from place.kernels.arrays import Bytes, Floats, Longs
 from place.kernels.bulk import SIMPLE, TOUCHED
+from place.kernels.gather import copy_boxes
 
 
 @dataclass
@@ -66,7 +67,8 @@ class Geometry:
 class RegionIndex:
     """Arrays of regions that grow; a row that is freed is used again after its instant."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
         self.queries = np.full(16, -1, np.int64)
         self.owner = np.full(16, -1, np.int64)
         self.extents = np.full((16, 2), np.nan)
@@ -77,6 +79,8 @@ class RegionIndex:
         self.before = Geometry.nowhere(self.boxes[:, 4:])
         self.siblings = np.full(16, -1, np.int64)
         """Another row of the same region, or −1."""
+        self.has_siblings = False
+        """Has any row had another of the same region?"""
         self.shown = np.zeros(16, np.bool_)
         """Has this row ever had a box that holds anything?"""
         self.changed = np.zeros(16, np.bool_)
@@ -97,7 +101,10 @@ class RegionIndex:
             most = 2 * len(rows) > self.size
             # Regions that are found by their boxes alone need no numbers for an exact test.
             boxes_only = not self._is_led_anew and not self.modes[: self.size].any()
-            self.before.take_over(self.now, slice(self.size) if most else rows, boxes_only)
+            if most and boxes_only:
+                copy_boxes(self.boxes, self.size, self._threads)
+            else:
+                self.before.take_over(self.now, slice(self.size) if most else rows, boxes_only)
             self._is_led_anew = False
             self.changed[: self.size] = False
             self._any_changed = False
@@ -168,6 +175,7 @@ class RegionIndex:
         self.extents[rows] = np.nan
         self.modes[rows] = mode if fan == 1 else TOUCHED
         self.siblings[rows] = -1
+        self.has_siblings |= together > 1
         self.shown[rows] = False
         if together > 1:
             blocks = rows.reshape(-1, together)

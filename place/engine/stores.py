@@ -17,6 +17,7 @@ from place.engine.tick import Due, Tick
 from place.engine.tick_readings import TickReadings
 from place.engine.versions import Versions
 from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.gather import taken
 from place.model.schema import Relation, Stream
 from place.plan.bind_query_table import layout_of
 from place.plan.query import Focal
@@ -29,21 +30,28 @@ class Stores:
     follow some of them, and joins pair the objects of its row with all others.
     """
 
-    def __init__(self, place: Place, streams: Iterable[Stream], dictionary: Dictionary) -> None:
+    def __init__(
+        self,
+        place: Place,
+        streams: Iterable[Stream],
+        dictionary: Dictionary,
+        threads: int = 1,
+    ) -> None:
         self.place = place
         self.dictionary = dictionary
-        self.focals = Focals()
+        self._threads = threads
+        self.focals = Focals(threads)
         self.subjects: dict[str, Objects] = {}
         self.others: dict[str, Objects] = {}
         self.region_rows: dict[str, Objects] = {}
         for stream in streams:
-            self.subjects[stream.name] = Objects(stream, dictionary)
+            self.subjects[stream.name] = Objects(stream, dictionary, threads=threads)
             if stream.key is None:  # its store stays empty: it has readings only
                 continue
             if place.matrix.rows > 1:
-                self.others[stream.name] = Objects(stream, dictionary)
+                self.others[stream.name] = Objects(stream, dictionary, threads=threads)
             if layout_of(stream.columns) is not None:
-                self.region_rows[stream.name] = Objects(stream, dictionary)
+                self.region_rows[stream.name] = Objects(stream, dictionary, threads=threads)
 
     def texts(self, store: Objects) -> Dictionary | None:
         """The texts of keys, where keys are codes of texts."""
@@ -56,7 +64,7 @@ class Stores:
         stores = self.region_rows if is_regions else self.subjects
         if relation.name in stores:
             return
-        store = Objects(relation, self.dictionary)
+        store = Objects(relation, self.dictionary, threads=self._threads)
         keys = np.arange(rows.num_rows)
         is_mine = self.place.has_regions if is_regions else self.place.has_objects
         mine = is_mine(keys, None)
@@ -233,13 +241,17 @@ class Stores:
         """Where the focal objects among versions go."""
         if not len(self.focals):
             return FocalMoves.joined([])
-        numbers = versions.store.leads[versions.slots].astype(np.int64)
-        leading = np.flatnonzero(numbers >= 0)
+        leads = taken(versions.store.leads, versions.slots, self._threads)
+        leading = np.flatnonzero(leads >= 0)
+        numbers, instants = leads.astype(np.int64), versions.instants
         columns = _places_of(versions.store)
-        places = np.full((len(leading), 2), np.nan)
-        if columns is not None and len(leading):
-            places = versions.new_places(columns)[leading]
-        return FocalMoves(numbers[leading], versions.instants[leading], places)
+        if columns is None or not len(leading):
+            places = np.full((len(leading), 2), np.nan)
+            return FocalMoves(numbers[leading], instants[leading], places)
+        places = versions.new_places(columns)
+        if len(leading) == len(numbers):
+            return FocalMoves(numbers, instants, places)
+        return FocalMoves(numbers[leading], instants[leading], places[leading])
 
 
 def _places_of(store: Objects) -> tuple[int, int] | None:

@@ -14,7 +14,8 @@ import numpy as np
 from place.engine.columns import Columns
 from place.engine.objects import Messages, Objects
 from place.kernels.arrays import Bools, Floats, Longs
-from place.kernels.version_links import last_of_instants, link_versions, pick_versions
+from place.kernels.gather import picked as picked_versions
+from place.kernels.version_links import last_of_instants, link_versions
 from place.model.clock import ceil_all
 from place.model.schema import Column, Relation, Stream
 from place.model.types import Type
@@ -110,9 +111,11 @@ class TickReadings:
         held, previous = self.store.columns, self.previous[ids]
         picked = Columns(tuple(held.columns[i] for i in columns), held.dictionary, 0)
         picked.values = [
-            pick_versions(self.rows.values[i], held.values[i], previous) for i in columns
+            picked_versions(self.rows.values[i], held.values[i], previous) for i in columns
         ]
-        picked.nulls = [pick_versions(self.rows.nulls[i], held.nulls[i], previous) for i in columns]
+        picked.nulls = [
+            picked_versions(self.rows.nulls[i], held.nulls[i], previous) for i in columns
+        ]
         return picked
 
     def ranks(self, ids: Longs) -> Columns:

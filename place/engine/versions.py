@@ -8,17 +8,18 @@ the slot held before. So what an object was and what it becomes are asked in the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from place.engine.columns import Columns
 from place.engine.objects import Messages, Objects
 from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.gather import picked as picked_versions
+from place.kernels.gather import put, taken
 from place.kernels.version_links import (
     last_of_instants,
     link_versions,
-    pick_versions,
     versions_around,
 )
 
@@ -37,6 +38,9 @@ class Versions:
     messages: Messages
     before: Longs
     after: Longs
+    _new_places: dict[tuple[int, ...], Floats] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @staticmethod
     def of(store: Objects, messages: Messages, instants: Longs) -> Versions:
@@ -71,12 +75,10 @@ class Versions:
         """Some columns of versions."""
         held, rows = self.store.columns, self.messages.rows
         picked = Columns(tuple(held.columns[i] for i in columns), held.dictionary, 0)
-        if not len(self):
-            slots = ~ids
-            picked.values = [held.values[i][slots] for i in columns]
-            picked.nulls = [held.nulls[i][slots] for i in columns]
-            return picked
-        picked.values = [pick_versions(rows.values[i], held.values[i], ids) for i in columns]
+        threads = self.store.threads
+        picked.values = [
+            picked_versions(rows.values[i], held.values[i], ids, threads) for i in columns
+        ]
         picked.nulls = [self._nulls(i, ids) for i in columns]
         return picked
 
@@ -85,15 +87,17 @@ class Versions:
         new, old = self.messages.rows.nulls[column], self.store.columns.nulls[column]
         if not new.any() and not old[: self.store.size].any():
             return np.zeros(len(ids), np.bool_)
-        found: Bools = pick_versions(new, old, ids)
+        found: Bools = picked_versions(new, old, ids, self.store.threads)
         return found
 
     def alive(self, ids: Longs) -> Bools:
         """Is there an object in each version?"""
         if not len(self):
-            found: Bools = self.store.alive[~ids]
+            found: Bools = taken(self.store.alive, ~ids, self.store.threads)
             return found
-        present: Bools = pick_versions(~self.messages.gone, self.store.alive, ids)
+        present: Bools = picked_versions(
+            ~self.messages.gone, self.store.alive, ids, self.store.threads
+        )
         return present
 
     def places(self, ids: Longs, columns: Sequence[int]) -> Floats:
@@ -108,9 +112,16 @@ class Versions:
         return found
 
     def new_places(self, columns: Sequence[int]) -> Floats:
-        """Where the versions of the tick are: `places` of all of them, without looking them up."""
+        """Where the versions of the tick are: `places` of all of them, without looking them up.
+        Several ask for the same, and nobody changes it."""
+        wanted = tuple(columns[:2])
+        if wanted not in self._new_places:
+            self._new_places[wanted] = self._placed(wanted)
+        return self._new_places[wanted]
+
+    def _placed(self, columns: Sequence[int]) -> Floats:
         found = np.zeros((len(self), 2))
-        for k, column in enumerate(columns[:2]):
+        for k, column in enumerate(columns):
             found[:, k] = self.messages.rows.numbers(column)
         if self.messages.gone.any():
             found[self.messages.gone] = np.nan
@@ -133,10 +144,11 @@ class Versions:
         last = np.flatnonzero(self.after < 0)
         gone = messages.gone[last]
         written = last[~gone] if gone.any() else last
-        slots = self.slots[written]
+        slots = self.slots if len(written) == len(messages) else self.slots[written]
         if len(written) == len(messages):
-            store.columns.put(slots, messages.rows)
+            store.columns.put(slots, messages.rows, store.threads)
+            put(store.times, slots, messages.times, store.threads)
         else:
-            store.columns.put(slots, messages.rows.take(written))
-        store.times[slots] = messages.times[written]
+            store.columns.put(slots, messages.rows.take(written), store.threads)
+            put(store.times, slots, messages.times[written], store.threads)
         store.finish(self.slots[last], gone)

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from place.kernels.arrays import Ints, Longs
+from place.kernels.order import in_pieces
 
 EMPTY, REMOVED = 0, -1
 SMALLEST = 64
@@ -37,7 +38,7 @@ def _probe(table, keys, key):
 
 
 @njit(nogil=True, cache=True)
-def find_slots(table, keys, asked, out):
+def _find_slots(table, keys, asked, out):
     """The slot of each key that is asked for, −1 where it has none; how many have none."""
     missing = 0
     for i in range(len(asked)):
@@ -45,6 +46,17 @@ def find_slots(table, keys, asked, out):
         out[i] = found
         missing += found < 0
     return missing
+
+
+def found_slots(table: Ints, keys: Longs, asked: Longs, threads: int = 1) -> tuple[Longs, int]:
+    """The slot of each key that is asked for, −1 where it has none; how many have none."""
+    slots = np.empty(len(asked), np.int64)
+    missing = in_pieces(
+        len(asked),
+        threads,
+        lambda low, high: _find_slots(table, keys, asked[low:high], slots[low:high]),
+    )
+    return slots, sum(missing)
 
 
 @njit(nogil=True, cache=True)

@@ -21,6 +21,8 @@ from place.kernels.grid import Grid, square_of
 T = TypeVar("T")
 
 SERIAL = 4096  # elements that are worth a piece of their own
+PIECES = 1 << 15
+"""From so many values on, a pass that does little with each is worth a second thread."""
 
 
 class Sorted(NamedTuple):
@@ -147,6 +149,14 @@ class Pool:
         """Bounds of the pieces that a work of this size is cut into."""
         pieces = min(each * self._threads, size // SERIAL + 1) if self._threads > 1 else 1
         return list(pairwise(size * number // pieces for number in range(pieces + 1)))
+
+
+def in_pieces(size: int, threads: int, work: Callable[[int, int], T]) -> list[T]:
+    """Do work from one position to before another, on as many threads as it is worth."""
+    if threads == 1 or size < PIECES:
+        return [work(0, size)]
+    pool = Pool(threads)
+    return pool.map(partial(work, low, high) for low, high in pool.cut(size))
 
 
 @lru_cache(maxsize=4)

@@ -67,19 +67,6 @@ def versions_around(slots, instants, version_slots, version_instants, last):
 
 
 @njit(nogil=True, cache=True)
-def pick_versions(rows, held, ids):
-    """The values of versions: of rows of the tick, or of what slots held before it."""
-    picked = np.empty(len(ids), held.dtype)
-    for i in range(len(ids)):
-        at = ids[i]
-        if at >= 0:
-            picked[i] = rows[at]
-        else:
-            picked[i] = held[~at]
-    return picked
-
-
-@njit(nogil=True, cache=True)
 def merge_within_instants(instants, regions, slots, was, now):
     """Of several events of one pair at one instant one is left: what was before the first of them,
     and what is after the last. Events are in the order in which they happened.

@@ -69,16 +69,21 @@ class Clock:
         known = LONG_BEFORE if self.closed is None else self.closed
         if part is not None:
             known = max(known, self.parts.get(part, LONG_BEFORE))
-        before = np.full(len(times), known)
-        if whole is None:
-            closing = np.maximum.accumulate(times - self.lateness - 1)
-            before[1:] = np.maximum(before[1:], closing[:-1])
-            last = int(closing[-1])
-        else:
+        if whole is not None:
             last = whole.latest - self.lateness - 1
-            if whole.before is not None:
+        else:
+            last = int(times.max()) - self.lateness - 1
+        in_time: NDArray[np.bool_]
+        if not len(times) or times.min() > max(known, last):
+            in_time = np.ones(len(times), np.bool_)  # no reading closes the instant of another
+        else:
+            before = np.full(len(times), known)
+            if whole is None:
+                closing = np.maximum.accumulate(times - self.lateness - 1)
+                before[1:] = np.maximum(before[1:], closing[:-1])
+            elif whole.before is not None:
                 before = np.maximum(before, whole.before - self.lateness - 1)
-        in_time: NDArray[np.bool_] = times > before
+            in_time = times > before
         if part is None:
             self._close(last)
         else:
@@ -214,5 +219,7 @@ def ceil_all(times: NDArray[np.int64], period: int | None) -> NDArray[np.int64]:
     """`ceil_to` of many: the instants at which readings of these times take effect."""
     if period is None:
         return times
+    if len(times) > 1 and times[0] == times[-1] == times.min() == times.max():
+        return np.full(len(times), -(-int(times[0]) // period) * period)
     ceiled: NDArray[np.int64] = -(-times // period) * period
     return ceiled

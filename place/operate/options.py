@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from place.errors import ConfigurationError, StatementError
+from place.errors import ConfigurationError, PlaceError, StatementError
 from place.plan.kinds import kind_of
 from place.runtime.durable.home import check_writable
+from place.runtime.durable.tick_pace import parse_tick
 from place.runtime.interface import durable
 from place.server.store import ServerStore
 from place.session import Session, connect
@@ -74,6 +75,25 @@ def add_keep_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_tick_option(parser: argparse.ArgumentParser) -> None:
+    """How long a tick should take."""
+    parser.add_argument(
+        "--tick",
+        type=_tick,
+        metavar="DURATION",
+        help="cut what comes in so that a tick takes about so long, 50ms to 5s; without it a tick"
+        " takes all that waits, up to a million readings",
+    )
+
+
+def _tick(text: str) -> str:
+    try:
+        parse_tick(text)
+    except PlaceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def hush_spark() -> None:
     """Spark is about to be stopped; what it says of that is no news."""
     from place.runtime.spark.console import hush
@@ -92,6 +112,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         ui=arguments.ui,
         settings=spark_settings(arguments),
         keep=arguments.keep,
+        tick=arguments.tick,
     )
     if arguments.files_per_tick is not None:
         durable(session.runtime).files_per_tick = arguments.files_per_tick

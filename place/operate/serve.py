@@ -27,6 +27,7 @@ from place.operate.options import (
     add_idle_option,
     add_keep_option,
     add_spark_options,
+    add_tick_option,
     hush_spark,
     open_session,
     positive,
@@ -131,6 +132,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_idle_option(parser)
     add_keep_option(parser)
+    add_tick_option(parser)
     add_spark_options(parser)
     add_log_options(parser)
     parser.set_defaults(run=run)

@@ -162,6 +162,7 @@ def show(status: dict[str, Any], console: Console) -> None:
         return
     for line in (
         f"tick {status['tick']:,}, {status['ago']:.1f} s ago; {status['deltas']:,} deltas so far",
+        *_behind(status),
         f"catalog version {status['catalog']}, cells {status['cells']};"
         f" deltas are kept from tick {status['kept_from']:,} on",
     ):
@@ -193,6 +194,12 @@ def show(status: dict[str, Any], console: Console) -> None:
     console.print(upright)
     if status["clients"]:
         console.print(_clients_table(status))
+
+
+def _behind(status: dict[str, Any]) -> list[str]:
+    """How long the first of the readings of the last tick had waited when it was committed."""
+    lag = status.get("last", {}).get("lag")
+    return [] if lag is None else [f"its readings came {lag:,.3f} s before it was committed"]
 
 
 def _table(first: str, *others: str) -> Table:
@@ -263,6 +270,9 @@ def prometheus(status: dict[str, Any]) -> str:
     metric("objects", "gauge", "Objects that are alive.", objects)
     lags = {_label("stream", n): c["lag"] for n, c in streams.items() if c["lag"] is not None}
     metric("lag_seconds", "gauge", "How far event time was behind at the last tick.", lags)
+    waited = status.get("last", {}).get("lag")
+    text = "Seconds from the first reading of the last tick to its commit."
+    metric("tick_lag_seconds", "gauge", text, {} if waited is None else {"": waited})
     stages = {_label("stage", s): status.get("last", {}).get(s, 0.0) for s in STAGES}
     metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
     triggers = status.get("triggers", {})

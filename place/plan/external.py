@@ -40,7 +40,11 @@ CONNECTION = (
 """How to connect to Kafka: by SASL and TLS."""
 SOURCES = {
     "FILES": ("format", "columns", "timestamps"),
-    "KAFKA": ("servers", "topic", "format", "columns", "timestamps", *CONNECTION),
+    "KAFKA": (
+        *("servers", "topic", "format", "columns", "timestamps"),
+        *("schema", "descriptor", "message", "framing"),
+        *CONNECTION,
+    ),
     "GENERATOR": (*GENERATOR, "columns"),
 }
 GENERATED = {"type": Type.STRING, "class": Type.STRING, "speed": Type.DOUBLE}
@@ -52,6 +56,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
 }
 REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}
 FORMATS = ("csv", "json", "parquet")
+MESSAGE_FORMATS = {"json": (), "avro": ("schema",), "protobuf": ("descriptor", "message")}
+"""The formats of Kafka's messages, and what each needs to be read."""
+FRAMINGS = ("none", "registry")
 TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds", "nanoseconds")
 
 
@@ -188,11 +195,37 @@ def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str
             spec.kind.at,
             hint="write url = 'https://…'",
         )
-    if "format" in given and given["format"] not in FORMATS:
-        option = next(o for o in spec.options if o.name.text.casefold() == "format")
-        raise wrong(
-            f"format {given['format']!r} does not exist",
-            option.value.at,
-            hint=suggestion(str(given["format"]), FORMATS, "formats"),
-        )
+    formats = tuple(MESSAGE_FORMATS) if kind == "KAFKA" else FORMATS
+    for name, known in (("format", formats), ("framing", FRAMINGS)):
+        if name in given and given[name] not in known:
+            option = next(o for o in spec.options if o.name.text.casefold() == name)
+            raise wrong(
+                f"{name} {given[name]!r} does not exist",
+                option.value.at,
+                hint=suggestion(str(given[name]), known, f"{name}s"),
+            )
+    if kind == "KAFKA":
+        _check_messages(spec, given)
     return External(kind, tuple(sorted(given.items())))
+
+
+def _check_messages(spec: s.ExternalSpec, given: dict[str, Any]) -> None:
+    """Each format of messages has what it needs to be read, and nothing that is another's."""
+    form = given.get("format", "json")
+    for name in MESSAGE_FORMATS[form]:
+        if not isinstance(given.get(name), str) or not given[name]:
+            raise wrong(
+                f'format {form!r} needs the option "{name}"',
+                spec.kind.at,
+                hint=f"write {name} = '…'",
+            )
+    others = {name for needs in MESSAGE_FORMATS.values() for name in needs}
+    others |= {"framing"} if form == "json" else set()
+    for option in spec.options:
+        name = option.name.text.casefold()
+        if name in others - set(MESSAGE_FORMATS[form]):
+            raise wrong(
+                f'format {form!r} has no option "{name}"',
+                option.name.at,
+                hint="say the format: format = 'avro' or format = 'protobuf'",
+            )

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from place.model.reading import Key
-from place.model.schema import Stream
+from place.model.schema import Relation, Stream
 from place.model.shape import Circle, Polygon, Rectangle, Shape
 from place.model.space import METRES_PER_DEGREE, Space
 from place.model.time import ceil_to
@@ -50,9 +50,12 @@ def start_of(question: Question) -> int | None:
     if query.trigger is not None:
         kept = _kept_by(query)
         return None if kept is None else begin - kept - 1
-    longest = 0
-    for window in query.windows:
-        reach = _reach(query, window)
+    longest = query.dwell or 0
+    relation = query.sources[query.subject].relation
+    reaches = [_reach(relation, window) for window in query.windows]
+    if query.reads_motion:  # the reading before the last, of any of its streams
+        reaches += [_reach(stream, Window()) for stream in question.streams]
+    for reach in reaches:
         if reach is None:
             return None
         longest = max(longest, reach)
@@ -62,10 +65,10 @@ def start_of(question: Question) -> int | None:
     return begin - longest - period
 
 
-def _reach(query: Query, window: Window) -> int | None:
+def _reach(relation: Relation, window: Window) -> int | None:
+    """How far back a window of a stream reads; None is as far as there is something."""
     if window.duration is not None:
         return window.duration
-    relation = query.sources[query.subject].relation
     timeout = relation.timeout if isinstance(relation, Stream) else None
     if window.rows is not None or timeout is None:
         return None
@@ -183,11 +186,13 @@ def _box_of(query: Query, stream: Stream) -> Box | None:
         query.trigger is not None
         or subject.relation.name != stream.name
         or query.query_table is not None
+        or query.dwell is not None  # what leads out of the region counts
         or not isinstance(query.inside, Rectangle | Circle | Polygon)
         or sum(source.relation.name == stream.name for source in query.sources) > 1
         or any(focal.stream == stream.name for focal in query.focals)
         or (subject.window is not None and subject.window.rows is not None)
         or (query.window is not None and query.window.is_previous)
+        or query.reads_motion
     ):
         return None
     return box_around(query.inside, query.space)

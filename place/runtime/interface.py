@@ -60,6 +60,8 @@ class Runtime(Protocol):
     catalog: Catalog
     archive: Archive
     """The past of its streams: the one place where a runtime says which archive it has."""
+    catches_up: bool
+    """Can a query begin in the past?"""
     listener: Listener | None
     """Gets the deltas of ticks that no call waits for."""
 
@@ -181,6 +183,9 @@ class DurableRuntime(Runtime, Protocol):
 
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
+
+    def waiting_seconds(self) -> float:
+        """How long it will be until they are taken, by what the last ticks took."""
 
     def set_aside(self) -> list[str]:
         """The files of accepted readings of which no tick could be made."""

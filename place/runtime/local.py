@@ -51,6 +51,7 @@ class LocalRuntime:
     """Runs queries by the shared matcher. `home` keeps it durable; without one, in memory."""
 
     name = "local"
+    catches_up = True
     listener: Listener | None = None
 
     def __init__(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from place.errors import StatementError
 from place.model.schema import Stream
 from place.model.time import format_timestamp
@@ -12,6 +10,7 @@ from place.plan.past import Question, since_then
 from place.plan.past_reads import start_of
 from place.plan.query import Query
 from place.runtime.archive import Archive, Span
+from place.runtime.interface import Runtime
 from place.sql.statements import Position, wrong
 
 
@@ -25,7 +24,7 @@ def check_range(archive: Archive, question: Question) -> None:
                 question.at[0],
                 hint="create it with the option archive = 'all'",
             )
-    spans = {stream.name: archive.span(stream, question.begin) for stream in streams}
+    spans = {stream.name: _kept(archive, stream, question.begin) for stream in streams}
     known = {name: span for name, span in spans.items() if span is not None}
     if not known:
         raise wrong(
@@ -41,29 +40,35 @@ def check_range(archive: Archive, question: Question) -> None:
     _check_reach(question, streams, known)
 
 
-def check_beginning(archive: Archive, catalog: Catalog, query: Query, at: Position) -> None:
+def _kept(archive: Archive, stream: Stream, at: int) -> Span | None:
+    """The times that an archive has to have. It may have removed less than `keep` allows, which is
+    nothing to rely on; but what is pinned may be asked for."""
+    span = archive.span(stream, at)
+    keep = None if stream.archiving is None else stream.archiving.keep
+    if span is None or keep is None or span.is_pinned:
+        return span
+    return Span(max(span.begin, span.end - keep), span.end)
+
+
+def check_beginning(runtime: Runtime, catalog: Catalog, query: Query, at: Position) -> None:
     """Raise a StatementError if a query cannot begin in the past at the time that it names."""
     assert query.since is not None
+    if not runtime.catches_up:
+        raise wrong(
+            f"no query can begin in the past on the runtime {runtime.name}",
+            at,
+            hint="register it without FROM 'time', and ask once for what was: SELECT … BETWEEN",
+        )
     if not query.streams:
         raise wrong("what reads no stream has no past", at, hint="leave FROM 'time' out")
     question = since_then(catalog, query, query.since, at)
-    check_range(archive, question)
+    check_range(runtime.archive, question)
     for stream in question.streams:
         if stream.archiving is not None and not stream.archiving.is_complete:
             raise wrong(
                 f"a query cannot begin in the past of {stream.name}: not every reading is archived",
                 at,
-                hint="ask about it with SELECT … BETWEEN, or have the stream archive = 'all'",
-            )
-
-
-def check_begins_now(catalog: Catalog, begun: Iterable[str]) -> None:
-    """Raise a StatementError if a query begins in the past, where cells cannot catch up."""
-    for query in (catalog.queries[key] for key in begun):
-        if query.since is not None:
-            raise StatementError(
-                f'query "{query.name}" cannot begin in the past on Spark',
-                hint="register it without FROM 'time', and ask once for what was: SELECT … BETWEEN",
+                hint="ask with SELECT … BETWEEN, or create the stream with archive = 'all'",
             )
 
 
@@ -94,7 +99,7 @@ def _check_reach(question: Question, streams: list[Stream], spans: dict[str, Spa
         if span is None or kept is None or kept.keep is None or start is None:
             continue
         is_cut = span.is_pinned or span.end - span.begin >= kept.keep
-        if is_cut and start < span.begin and question.query.holds_readings:
+        if is_cut and start < span.begin and question.query.needs_history:
             raise wrong(
                 f"a window reaches back to {format_timestamp(start)}, and the past of"
                 f" {stream.name} is {_shown(span)}",

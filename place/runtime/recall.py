@@ -121,7 +121,7 @@ class OpenPast:
     @property
     def is_simple(self) -> bool:
         """Are the objects at the first instant all that its answer depends on?"""
-        return self._start == self.question.begin and not self.question.query.holds_readings
+        return self._start == self.question.begin and not self.question.query.needs_history
 
     def notes(self) -> tuple[str, ...]:
         """What was read, and what was not."""

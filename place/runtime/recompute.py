@@ -35,6 +35,7 @@ class ReferenceRuntime:
     """Runs queries by recomputation. `home` keeps it durable; without one it is in memory."""
 
     name = "reference"
+    catches_up = True
     listener: Listener | None = None
 
     def __init__(self, home: Path | None = None) -> None:

@@ -154,11 +154,8 @@ def check_pressure(server: Server) -> None:
     readings, size = server.runtime.waiting()
     settings = server.settings
     if readings > settings.most_waiting_readings or size > settings.most_waiting_bytes:
-        last = server.runtime.last
-        seconds = last.metrics.get("seconds", 1.0) if last is not None else 1.0
-        raise busy(
-            f"{readings:,} readings wait for the pipeline", max(1, min(60, round(2 * seconds)))
-        )
+        seconds = server.runtime.waiting_seconds() / 2  # then half of it is taken
+        raise busy(f"{readings:,} readings wait for the pipeline", max(1, min(60, round(seconds))))
 
 
 @router.post(

@@ -132,7 +132,7 @@ class Broker:
     def produce(
         self,
         topic: str,
-        messages: Iterable[tuple[str | None, str | None]],
+        messages: Iterable[tuple[str | None, str | bytes | None]],
         partition: int | None = None,
     ) -> None:
         """Write messages (key, value); when this returns, the broker has acknowledged all.

@@ -31,7 +31,9 @@ from place.engine.tick_readings import TickReadings
 from place.engine.vector import same_rows
 from place.engine.versions import Versions
 from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.gather import taken
 from place.kernels.moving_regions import lay_around
+from place.kernels.order import in_pieces
 from place.model import deadline
 from place.model.space import Space
 from place.plan.query import Around
@@ -50,7 +52,7 @@ class RegionJoin:
         self, key: JoinKey, store: Objects, around: Surroundings, passes: Passes | None
     ) -> None:
         self.key = key
-        self.index = RegionIndex()
+        self.index = RegionIndex(around.threads)
         self._store = store
         self._around = around
         self._newcomers = NewRegions(self.index, key.space, around)
@@ -284,11 +286,10 @@ class RegionJoin:
             moves.between(low, high).apply(index)
             low, high = np.searchsorted(focals.instants, [instant, instant + 1]).tolist()
             if low < high:
-                numbers = focals.numbers[low:high]
-                places[numbers] = focals.places[low:high]
+                focals.put(places, low, high, self._around.threads)
                 moved = np.zeros(len(places), np.bool_)
-                moved[numbers] = True
-                led = moved[leaders]
+                moved[focals.numbers[low:high]] = True
+                led = taken(moved, leaders, self._around.threads)
                 if led.all():
                     self._lay_around(rows, leaders, places)
                 else:
@@ -304,7 +305,12 @@ class RegionJoin:
         if self.key.space is Space.PLANAR:
             now = index.now
             index.touch(rows)
-            lay_around(rows, leaders, places, index.extents, now.boxes, now.kinds, now.params)
+            shapes = (index.extents, now.boxes, now.kinds, now.params)
+            in_pieces(
+                len(rows),
+                self._around.threads,
+                lambda low, high: lay_around(rows[low:high], leaders[low:high], places, *shapes),
+            )
             return
         order = np.lexsort((rows, index.owner[rows], index.queries[rows]))
         rows, leaders = rows[order], leaders[order]
@@ -365,15 +371,27 @@ class RegionJoin:
             same = self._says_the_same(shape, matches, stays)
             was, now = was.copy(), now.copy()
             was[stays[same]] = now[stays[same]] = False
-        left, come = np.flatnonzero(was), np.flatnonzero(now)
-        chosen = np.concatenate([left, come])
-        weights = np.ones(len(chosen), np.int64)
-        weights[: len(left)] = -1
+        count = int(np.count_nonzero(was))
+        left: Longs | slice
+        come: Longs | slice
+        chosen: Longs | slice
+        if not len(stays) and was[:count].all() and now[count:].all():
+            # They are apart already, and nothing has to be moved.
+            left, come, chosen = slice(count), slice(count, None), slice(None)
+            size = len(was)
+        else:
+            left, come = np.flatnonzero(was), np.flatnonzero(now)
+            chosen = np.concatenate([left, come])
+            size = len(chosen)
+        weights = np.ones(size, np.int64)
+        weights[:count] = -1
         ids = np.concatenate([matches.before[left], matches.after[come]])
         sources: list[Columns | None] = [None] * len(shape.needed)
         sources[shape.subject] = matches.source.pick(ids, shape.needed[shape.subject])
         if shape.table is not None:
-            owners = np.concatenate([matches.owner_before[left], matches.owner_after[come]])
+            owners = matches.owner_before[chosen]
+            if matches.owner_before is not matches.owner_after:
+                owners = np.concatenate([matches.owner_before[left], matches.owner_after[come]])
             sources[shape.table] = matches.owners(shape.sources[shape.table].name).pick(
                 owners, shape.needed[shape.table]
             )

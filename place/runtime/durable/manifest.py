@@ -59,12 +59,17 @@ class Posted:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a source has been read: the query that reads it, and its last batch; and the epoch
-    whose copy of Spark's checkpoint has that batch, if there are copies."""
+    """How far a source has been read: the query that reads it, and the last batch of which all was
+    taken; and the epoch whose copy of Spark's checkpoint has that batch, if there are copies.
+
+    `taken` are the files of the batch after it that were taken already, in their order: a large
+    batch is several ticks.
+    """
 
     query: str
     batch: int
     epoch: int = 0
+    taken: int = 0
 
 
 @dataclass(frozen=True)

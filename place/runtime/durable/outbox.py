@@ -70,7 +70,8 @@ def pieces_of(changes: Sequence[Change]) -> list[Piece]:
     """Changes by the types of their rows."""
     groups: dict[tuple[Type, ...], list[Change]] = {}
     for change in changes:
-        groups.setdefault(change.queries[0].types, []).append(change)
+        if len(change):
+            groups.setdefault(change.queries[0].types, []).append(change)
     pieces = []
     for types, group in groups.items():
         numbers: dict[str, int] = {}
@@ -114,26 +115,47 @@ def _write(out: pa.NativeFile, changes: Sequence[Change]) -> None:
 
 def _table(group: Sequence[Change], types: Sequence[Type], numbers: Mapping[str, int]) -> pa.Table:
     """Changes one after the other, by whole columns: there may be many of a few rows."""
-    sizes = np.fromiter(map(len, group), np.int64, len(group))
-    signs = np.fromiter((change.sign for change in group), np.int8, len(group))
-    codes, instants = [], []
-    for change in group:
-        mine = np.array([numbers[query.name] for query in change.queries], np.int32)
-        codes.append(np.repeat(mine, len(change)) if change.owners is None else mine[change.owners])
-        at = change.instants
-        instants.append(np.full(len(change), at) if isinstance(at, int) else at)
-    heads: list[NDArray[Any]] = [
-        *(np.concatenate(codes), np.repeat(signs, sizes), np.concatenate(instants))
-    ]
+    codes = [_runs(_codes_of(change, numbers), len(change)) for change in group]
+    signs = [_runs(change.sign, len(change)) for change in group]
+    instants = [_runs(change.instants, len(change)) for change in group]
     columns = [_column([c.columns[i] for c in group], kind) for i, kind in enumerate(types)]
-    moments = heads[-1]
-    if (moments[1:] < moments[:-1]).any():  # who applies them in order never misses a row
-        order = np.argsort(moments, kind="stable")
-        heads = [head[order] for head in heads]
+    moments = np.concatenate([values for values, _ in instants])
+    kinds = (pa.int32(), pa.int8(), pa.int64())
+    if (moments[1:] >= moments[:-1]).all():
+        heads = [
+            pa.RunEndEncodedArray.from_arrays(
+                pa.array(np.cumsum(np.concatenate([lengths for _, lengths in runs])), pa.int32()),
+                pa.array(np.concatenate([values for values, _ in runs]), kind),
+            )
+            for runs, kind in zip((codes, signs, instants), kinds, strict=True)
+        ]
+    else:  # who applies them in order never misses a row
+        whole = [
+            np.concatenate([np.repeat(values, lengths) for values, lengths in runs])
+            for runs in (codes, signs, instants)
+        ]
+        order = np.argsort(whole[-1], kind="stable")
         columns = [column.take(pa.array(order)) for column in columns]
-    arrays = [*(pc.run_end_encode(pa.array(head)) for head in heads), *columns]
+        heads = [
+            pc.run_end_encode(pa.array(head[order], kind))
+            for head, kind in zip(whole, kinds, strict=True)
+        ]
     names = [QUERY, SIGN, INSTANT, *(f"c{i}" for i in range(len(types)))]
-    return pa.Table.from_arrays(arrays, names=names)
+    return pa.Table.from_arrays([*heads, *columns], names=names)
+
+
+def _codes_of(change: Change, numbers: Mapping[str, int]) -> int | NDArray[Any]:
+    """The number of the query of each row, or of all."""
+    mine = np.array([numbers[query.name] for query in change.queries], np.int32)
+    return int(mine[0]) if change.owners is None else mine[change.owners]
+
+
+def _runs(values: int | NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The values of runs of equal ones, and the lengths of the runs."""
+    if isinstance(values, int):
+        return np.array([values]), np.array([count])
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    return values[starts], np.diff(starts, append=count)
 
 
 def _column(parts: Sequence[pa.Array], kind: Type) -> pa.Array:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +27,15 @@ from place.model.schema import Stream
 from place.runtime.durable.aside import FAILED, RETRY, number_of
 from place.runtime.durable.slice_file import read_whole
 from place.runtime.durable.storage import Fill, Storage
+from place.runtime.durable.tick_pace import Budget, TickPace
 from place.runtime.durable.told import packed_told, write_told
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
 Reached = Callable[[Stream], int | None]
 """The time that a stream has reached by the last tick, if it has got anything."""
-READINGS_PER_TICK, BYTES_PER_TICK = 1_000_000, 256 << 20
+MOST = Budget(1_000_000, 256 << 20)
+"""What a tick takes at most of what was pushed."""
 SMALL = 16 << 10
 """Files of so many bytes stay at hand until a tick takes them."""
 
@@ -75,10 +77,12 @@ class IngestLog:
         reached: Reached,
         confirm: Callable[[], None] = lambda: None,
         cut: Callable[[Sequence[Told]], Fill] = lambda told: lambda out: write_told(out, told),
+        target: float | None = None,
     ) -> None:
         self._log = log
         self._cut = cut
         """What fills a file that is not small: as cells should read it."""
+        self.pace = TickPace(target, MOST)
         self._confirm = confirm
         """Raises an error if another process has taken over the storage, which would not know of
         what is written now."""
@@ -183,13 +187,50 @@ class IngestLog:
         if not offers:
             return
         try:
-            logged = self.write(_told(offers, self._arrival))
+            logged = self.write_in_parts(_told(offers, self._arrival))[-1]
         except Exception as error:  # each of those who wait is told
             for offer in offers:
                 offer.error = error
         else:
             for offer in offers:
                 offer.logged = logged
+
+    def write_in_parts(self, told: Sequence[Told]) -> list[Logged]:
+        """Readings and advances in files that are each no more than a tick should take; all of
+        them are durable when this returns, or none is there."""
+        written: list[Logged] = []
+        with self.lock:
+            try:
+                for part in self._in_ticks(told):
+                    written.append(self.write(part))
+            except BaseException:
+                for each in written:
+                    self.withdraw(each)
+                raise
+        return written
+
+    def _in_ticks(self, told: Sequence[Told]) -> list[Sequence[Told]]:
+        if self.pace.target is None:
+            return [told]
+        budget = self.pace.budget()
+        parts: list[list[Told]] = [[]]
+        room = budget.readings
+        for each in told:
+            if not isinstance(each, Segment):
+                parts[-1].append(each)
+                continue
+            rows = each.table.num_rows
+            width = max(1, each.table.nbytes // max(1, rows))
+            most = max(1, min(budget.readings, budget.size // width))
+            start = 0
+            while start < rows:
+                if room <= 0:
+                    parts.append([])
+                    room = most
+                count = min(rows - start, room, most)
+                parts[-1].append(replace(each, table=each.table.slice(start, count)))
+                start, room = start + count, room - count
+        return [*filter(None, parts)] or [told]
 
     def _arrival(self, stream: Stream) -> int:
         """When readings that are written now come: later than all that their stream was told.
@@ -211,8 +252,9 @@ class IngestLog:
         """The files that the next tick should take: all, or as many as are enough for one."""
         chosen: list[Logged] = []
         readings = size = 0
+        budget = self.pace.budget()
         for each in list(self._waiting):
-            if chosen and (readings >= READINGS_PER_TICK or size >= BYTES_PER_TICK):
+            if chosen and not budget.holds(readings + each.readings, size + each.size):
                 break
             chosen.append(each)
             readings, size = readings + each.readings, size + each.size

@@ -7,8 +7,11 @@ tasks of a batch read their ranges from the brokers themselves.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from place.errors import ConfigurationError
 from place.runtime.durable.kafka import PATIENCE, unreachable
+from place.runtime.durable.tick_pace import Budget
 
 NAME = "place-kafka"
 SETTINGS = "secret_settings"
@@ -41,6 +45,27 @@ Offsets = Mapping[str, int]
 """The next message of each partition, by its number as a text."""
 
 
+@dataclass(frozen=True)
+class Allowance:
+    """How many messages the next batch should have, in a file: Spark asks for batches in another
+    process than that which sees how long they take, on the same machine."""
+
+    path: str
+
+    def write(self, budget: Budget) -> None:
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        draft = f"{self.path}.tmp"
+        Path(draft).write_text(str(budget.readings), "ascii")
+        os.replace(draft, self.path)
+
+    def read(self, otherwise: int) -> int:
+        """The number that was written last, if any."""
+        try:
+            return int(Path(self.path).read_text("ascii"))
+        except (OSError, ValueError):
+            return otherwise
+
+
 class Range(InputPartition):
     """Messages of a partition, from the first up to before `after`."""
 
@@ -52,8 +77,15 @@ class Range(InputPartition):
 class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a topic from its beginning on, at most so many messages in a batch."""
 
-    def __init__(self, settings: dict[str, str], topic: str, most: int) -> None:
+    def __init__(
+        self,
+        settings: dict[str, str],
+        topic: str,
+        most: int,
+        allowance: Allowance | None = None,
+    ) -> None:
         self._settings, self._topic, self._most = settings, topic, most
+        self._allowance = allowance
         self._client: Consumer | None = None
         self._until: dict[str, int] | None = None
 
@@ -72,6 +104,8 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {p: min(high, self._until.get(p, 0)) for p, high in ends.items()}
         starts = {p: start.get(p, low) for p, (low, _) in bounds.items()}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if most is not None and self._allowance is not None:
+            most = min(most, self._allowance.read(most))
         return {**start, **_cut(starts, ends, most)}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -189,7 +223,8 @@ class KafkaSource(DataSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = self.options
         settings = json.loads(options[SETTINGS])
-        return KafkaReader(settings, options["topic"], int(options["most"]))
+        allowance = Allowance(options["allowance"])
+        return KafkaReader(settings, options["topic"], int(options["most"]), allowance)
 
 
 def _consumer(settings: dict[str, str]) -> Consumer:

@@ -17,7 +17,11 @@ from place.runtime.durable.saving import Pace
 from place.runtime.durable.storage import Storage
 from place.runtime.spark.channel import STOP, Connection, Terms, introduce
 from place.runtime.spark.standing_cell import StandingCell
-from place.runtime.spark.worker_process import hush_broken_pipes, spare_the_collector
+from place.runtime.spark.worker_process import (
+    hush_broken_pipes,
+    keep_large_blocks,
+    spare_the_collector,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class CellTask:
     def __call__(self, numbers: Iterable[int]) -> Iterator[None]:
         """Serve the cells of these numbers; Spark gives a task one of them."""
         hush_broken_pipes()
+        keep_large_blocks()
         places = self.matrix.places()
         for number in numbers:
             connection = introduce(self.terms, number)

@@ -12,52 +12,51 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from place.engine.slices import UNORDERED
 from place.errors import ConfigurationError, PlaceError
 from place.model.schema import External, Stream
 from place.plan.catalog import fold
 from place.runtime.durable.crash import point
 from place.runtime.durable.kafka import client_settings
 from place.runtime.durable.manifest import Mark
-from place.runtime.durable.storage import StorageFull
-from place.runtime.intake.check import Routed, check_table
-from place.runtime.intake.files import check_json
-from place.runtime.intake.future import latest_time, wall_clock
+from place.runtime.durable.storage import StorageFull, digest
+from place.runtime.durable.tick_pace import Budget, TickPace
+from place.runtime.intake.binary import binary_form
+from place.runtime.spark.batches import (
+    Piece,
+    Pieces,
+    files_in_pieces,
+    frame_entry,
+    kafka_entry,
+    whole,
+)
 from place.runtime.spark.failure import failure_of
-from place.runtime.spark.inputs import FileInput, PackInput, StepsInput, TickInput
+from place.runtime.spark.inputs import StepsInput
 from place.runtime.spark.kafka_source import NAME as KAFKA
-from place.runtime.spark.kafka_source import SETTINGS, KafkaReader, KafkaSource
+from place.runtime.spark.kafka_source import SETTINGS, Allowance, KafkaReader, KafkaSource
 from place.runtime.spark.pipeline import Entry
-from place.runtime.spark.route import Routing, keep_routed
 from place.sim.recipe import Recipe
 
 if TYPE_CHECKING:
     from place.runtime.spark.runtime import SparkRuntime
 
 FILES_PER_TICK = 64
-MESSAGES_PER_TICK = 1_000_000
+MOST = Budget(1_000_000, 1 << 40)
+"""What a tick takes at most of a source; of files, as many as the option says."""
 PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-NAMES = (
-    "file STRING, bad BIGINT, quarantine ARRAY<STRING>, seconds DOUBLE, number INT, reason STRING"
-)
+
 
 BEAT = 0.5
 """Seconds between the ticks of a generator whose steps come faster than that."""
 READINGS_PER_TICK = 200_000
 """So many readings a tick takes of a generator that nothing holds back."""
-
-FromBatch = Callable[[DataFrame, int], Entry]
-"""What a tick takes of a batch of a source."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,14 @@ class Opened:
     """A source: its batches, and what a tick takes of each.
 
     `beat` are the seconds from batch to batch, where they do not come with the data; `batches` is
-    how many there are, where they come to an end.
+    how many there are, where they come to an end. `pace` learns how much a tick should take, and
+    `allow` tells the source how much its next batch should have, where it asks for that.
     """
 
     frame: DataFrame
-    entry: FromBatch
+    pieces: Pieces
+    pace: TickPace
+    allow: Callable[[Budget], None] = lambda _: None
     beat: float | None = None
     batches: int | None = None
 
@@ -234,35 +236,55 @@ class Sources:
         """What a batch of a source is: a tick, unless it has been one already."""
         runtime, stream = self._runtime, running.stream
 
+        def is_over(batch: int) -> bool:
+            """Is there no such batch? Spark may ask for one more before it hears that the last one
+            was the last; refusing it would look like a failure."""
+            return opened.batches is not None and batch >= opened.batches
+
+        def mark_of(query: str) -> Mark | None:
+            last = runtime.pipeline.last
+            mark = last.sources.get(label) if last is not None else None
+            if mark is not None and mark.query != query:
+                raise ConfigurationError(
+                    f'stream "{stream.name}" was read by another query before: its checkpoint'
+                    " is gone or is not its own",
+                    hint="restore the checkpoint, or drop the stream and create it again",
+                )
+            return mark
+
         def take(frame: DataFrame, batch: int) -> None:
             came = time.time()
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-            with runtime.pipeline.lock:
-                if opened.batches is not None and batch >= opened.batches:
-                    # Spark may ask for one more batch before it hears that the last one was the
-                    # last. There is nothing in it, and refusing it would look like a failure.
-                    self._end(running)
-                    return
-                if running.is_stopping or stream not in runtime.catalog.streams.values():
-                    raise Stopped
-                runtime.check_sinks()
-                last = runtime.pipeline.last
-                mark = last.sources.get(label) if last is not None else None
-                if mark is not None and mark.query != query:
-                    raise ConfigurationError(
-                        f'stream "{stream.name}" was read by another query before: its checkpoint'
-                        " is gone or is not its own",
-                        hint="restore the checkpoint, or drop the stream and create it again",
-                    )
+            if not is_over(batch):
+                with runtime.pipeline.lock:
+                    mark = mark_of(query)
                 if mark is None or mark.batch < batch:
-                    self._checkpoints.save(label)
-                    marks = {label: Mark(query, batch, runtime.pipeline.storage.epoch)}
-                    entry = opened.entry(frame, batch)
-                    runtime.tick(replace(entry, marks=marks, since=came))
-                if opened.batches is not None and batch + 1 >= opened.batches:
+                    is_begun = mark is not None and mark.batch == batch - 1
+                    taken = mark.taken if mark is not None and is_begun else 0
+                    for piece in opened.pieces(frame, batch, taken):
+                        tick(query, batch, piece, came)
+            with runtime.pipeline.lock:
+                if is_over(batch + 1):
                     self._end(running)  # it stays among those that are read: it has been
                 number = runtime.pipeline.last.tick if runtime.pipeline.last else 0
             point("commit", number)
+
+        def tick(query: str, batch: int, piece: Piece, came: float) -> None:
+            """One tick. Others may have theirs before the next part of the batch."""
+            entry, size, taken = piece
+            with runtime.pipeline.lock:
+                if running.is_stopping or stream not in runtime.catalog.streams.values():
+                    raise Stopped
+                runtime.check_sinks()
+                self._checkpoints.save(label)
+                epoch = runtime.pipeline.storage.epoch
+                mark = Mark(query, batch, epoch)
+                if taken is not None:
+                    mark = Mark(query, batch - 1, epoch, taken)
+                manifest = runtime.tick(replace(entry, marks={label: mark}, since=came))
+            figures = manifest.metrics
+            opened.pace.count(int(figures["rows"]), size, figures["seconds"])
+            opened.allow(opened.pace.budget())
 
         def handle(frame: DataFrame, batch: int) -> None:
             try:
@@ -276,14 +298,17 @@ class Sources:
     # The kinds of sources
 
     def _opened(self, stream: Stream) -> Opened:
+        pace = TickPace(self._runtime.tick_seconds, MOST)
         if stream.name in self._attached:
-            return Opened(self._attached[stream.name], _frame_entry(stream))
+            return Opened(self._attached[stream.name], whole(frame_entry(stream)), pace)
         source = stream.source
         assert source is not None
         if source.kind == "FILES":
-            return Opened(self._files(source), _files_entry(stream))
+            return Opened(self._files(source), files_in_pieces(stream, pace), pace)
         if source.kind == "KAFKA":
-            return Opened(self._kafka(source), _kafka_entry(stream))
+            form, allowance = binary_form(stream, source), self._allowance(stream)
+            frame = self._kafka(source, allowance, pace)
+            return Opened(frame, whole(kafka_entry(stream, form)), pace, allow=allowance.write)
         return self._generated(stream, source)
 
     def _generated(self, stream: Stream, source: External) -> Opened:
@@ -309,7 +334,8 @@ class Sources:
             return Entry([StepsInput(stream.name, first, after)])
 
         batches = None if last is None else math.ceil(last / many)
-        return Opened(frame, entry, many / rate if rate else 0.0, batches)
+        beat = many / rate if rate else 0.0
+        return Opened(frame, whole(entry), TickPace(None, MOST), beat=beat, batches=batches)
 
     def _files(self, source: External) -> DataFrame:
         path = str(source.option("path"))
@@ -323,114 +349,20 @@ class Sources:
         reader = reader.option("maxFilesPerTrigger", self._runtime.files_per_tick)
         # Spark leaves out files that are older than the newest by this; none should be left out.
         frame = reader.option("maxFileAge", "36500d").load(path)
-        return frame.selectExpr("path", "unix_micros(modificationTime) AS at")
+        return frame.selectExpr("path", "unix_micros(modificationTime) AS at", "length")
 
-    def _kafka(self, source: External) -> DataFrame:
+    def _allowance(self, stream: Stream) -> Allowance:
+        label = f"{fold(stream.name)}-{self._runtime.since(stream)}"
+        return Allowance(str(self._runtime.directory / "pace" / digest(label)))
+
+    def _kafka(self, source: External, allowance: Allowance, pace: TickPace) -> DataFrame:
         settings, topic = client_settings(source), str(source.option("topic"))
-        KafkaReader(settings, topic, MESSAGES_PER_TICK).check()
+        KafkaReader(settings, topic, MOST.readings).check()
+        allowance.write(pace.budget())
         self._runtime.spark.dataSource.register(KafkaSource)
         reader = self._runtime.spark.readStream.format(KAFKA).option("topic", topic)
-        reader = reader.option(SETTINGS, json.dumps(settings)).option("most", MESSAGES_PER_TICK)
-        return reader.load()
-
-
-def _files_entry(stream: Stream) -> FromBatch:
-    """Only paths pass through Spark: cells, or the tasks of the route stage, read the files."""
-    name, arrives = stream.name, stream.time is None
-
-    def entry(frame: DataFrame, _: int) -> Entry:
-        latest = latest_time(stream, wall_clock())
-
-        def named(_: Routing) -> list[TickInput]:
-            return [
-                FileInput(name, path, at, at if arrives else None, latest)
-                for path, at in frame.collect()
-            ]
-
-        return Entry(given=named)
-
-    return entry
-
-
-Route = Callable[[Routing, Iterable[pa.RecordBatch], int], PackInput | None]
-"""Checks rows and writes their segments; the number is the latest time that they may have."""
-
-
-def _through(stream: Stream, route: Route) -> FromBatch:
-    """The rows of a DataFrame pass through Spark once, into segments; their names go on."""
-
-    def entry(frame: DataFrame, _: int) -> Entry:
-        latest = latest_time(stream, wall_clock())
-        return Entry(given=lambda routing: _routed(frame, routing, stream.name, route, latest))
-
-    return entry
-
-
-def _routed(
-    frame: DataFrame, routing: Routing, stream: str, route: Route, latest: int
-) -> list[TickInput]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        made = route(routing, batches, latest)
-        if made is not None:
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "file": [made.file],
-                    "bad": [made.bad],
-                    "quarantine": [list(made.quarantine)],
-                    "seconds": [made.seconds],
-                    "number": pa.array([made.order], pa.int32()),
-                    "reason": pa.array([made.reason], pa.string()),
-                }
-            )
-
-    return [
-        PackInput(file, number, stream, bad, tuple(aside), seconds, reason)
-        for file, bad, aside, seconds, number, reason in frame.mapInArrow(write, NAMES).collect()
-    ]
-
-
-def _frame_entry(stream: Stream) -> FromBatch:
-    def route(routing: Routing, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
-        start = time.perf_counter()
-        found = list(batches)
-        if not sum(batch.num_rows for batch in found):
-            return None
-        number = _partition()
-        table = pa.Table.from_batches(found)
-        arrival = routing.arrival(stream, wall_clock()) if stream.time is None else None
-        source = f"partition {number}"
-        routed = check_table(stream, table, source, arrival=arrival, latest=latest)
-        return keep_routed(routing, stream.name, {UNORDERED: routed}, number, start)
-
-    return _through(stream, route)
-
-
-def _kafka_entry(stream: Stream) -> FromBatch:
-    def route(routing: Routing, batches: Iterable[pa.RecordBatch], latest: int) -> PackInput | None:
-        start = time.perf_counter()
-        found = list(batches)
-        if not sum(batch.num_rows for batch in found):
-            return None
-        table = pa.Table.from_batches(found).sort_by(
-            [("partition", "ascending"), ("offset", "ascending")]
-        )
-        parts: dict[str | None, Routed] = {}
-        for partition in table.column("partition").unique().to_pylist():
-            some = table.filter(pa.compute.equal(table.column("partition"), partition))
-            times = some.column("timestamp").cast(pa.timestamp("us")).cast(pa.int64())
-            arrival = times.combine_chunks() if stream.time is None else None
-            source = f"partition {partition} from offset {some.column('offset')[0]}"
-            parts[str(partition)] = check_json(
-                stream, some.column("value"), source, arrival=arrival, latest=latest
-            )
-        return keep_routed(routing, stream.name, parts, _partition(), start)
-
-    return _through(stream, route)
-
-
-def _partition() -> int:
-    context = TaskContext.get()
-    return context.partitionId() if context is not None else 0
+        reader = reader.option("most", MOST.readings).option("allowance", allowance.path)
+        return reader.option(SETTINGS, json.dumps(settings)).load()
 
 
 def _failed(running: Running, text: str) -> PlaceError:
