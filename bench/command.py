@@ -12,6 +12,7 @@ from rich.console import Console
 from bench import (
     cache,
     dispatch,
+    history,
     knn,
     latency,
     match,
@@ -21,6 +22,7 @@ from bench import (
     progressive,
     register,
     rules_command,
+    scale,
     serve,
     skew,
     stream,
@@ -63,7 +65,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     pairs.add_parser(benches)
     rules_command.add_parsers(benches)
     cache.add_parser(benches)
+    history.add_parser(benches)
     pipeline.add_parser(benches)
+    scale.add_parser(benches)
     triggers_command.add_parser(benches)
     papers.add_parser(benches)
 

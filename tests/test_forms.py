@@ -114,11 +114,12 @@ def test_a_literal_that_one_statement_cannot_vary_is_not_that_of_all() -> None:
 def test_most_statements_of_a_form_are_filled_in() -> None:
     known, forms = catalog(), Forms()
     texts = [
-        f"REGISTER QUERY q{i} AS SELECT id FROM Cars INSIDE (0.5, 0.5, {i}.5)" for i in range(9)
+        f"REGISTER QUERY q{i} AS SELECT id FROM Cars INSIDE (0.5, 0.5, {i}.5)" for i in range(99)
     ]
-    tokens = {getattr(bound(known, text, forms), "form", None) for text in texts[1:]}
-    assert len(tokens) == 1
-    assert None not in tokens
+    tokens = [getattr(bound(known, text, forms), "form", None) for text in texts]
+    looked_for = tokens.index(next(filter(None, tokens)))  # when reading has taken as long
+    assert looked_for < 50
+    assert len(set(tokens[looked_for:])) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -243,6 +240,10 @@ def test_streams_without_objects_have_readings(tmp_path: Path) -> None:
         assert repository.objects(stream, 200 * SECOND).table.num_rows == 0
 
 
+def names_of(repository: Repository) -> set[str]:
+    return {Path(each.file.path).name for each in repository._archives["Cars"]._view.files}
+
+
 def test_what_is_too_old_goes_and_files_that_nobody_reads(tmp_path: Path) -> None:
     with opened(tmp_path) as session:
         session.sql(
@@ -261,7 +262,6 @@ def test_what_is_too_old_goes_and_files_that_nobody_reads(tmp_path: Path) -> Non
         assert 1050 * SECOND <= span.begin <= 1080 * SECOND
         with pytest.raises(PlaceError, match="nothing is kept of"):
             repository.objects(stream, 1010 * SECOND)
-        files = set(tmp_path.glob("repository/**/*.parquet"))
         with repository._archives["Cars"].reading() as view:
             fed(session, range(1100, 1160))
             repository.catch_up()
@@ -273,9 +273,7 @@ def test_what_is_too_old_goes_and_files_that_nobody_reads(tmp_path: Path) -> Non
         for _ in range(2):
             repository._sweep()
         left = set(tmp_path.glob("repository/**/*.parquet"))
-        assert len(left) < len(files)
-        names = {Path(f.file.path).name for f in repository._archives["Cars"]._view.files}
-        assert {path.name for path in left} == names
+        assert {path.name for path in left} == names_of(repository)
 
 
 def test_a_repository_that_is_gone_stops_nothing(tmp_path: Path) -> None:
@@ -301,47 +299,42 @@ def test_a_stream_that_begins_anew_has_a_table_of_its_own(tmp_path: Path) -> Non
         assert found.table.num_rows == 12
 
 
-WRITER = """
-import sys
+KILLED = """
+import os, random, signal, sys, time
 from pathlib import Path
 from place.runtime.repository import repository, stream_archive
+from place.runtime.repository.repository import Pace
+from tests.test_repository import COLUMNS, fed, next_second, opened, repository_of
 repository.POLL = 0.005
 stream_archive.MOST_ROWS = 40
-from tests.test_repository import COLUMNS, fed, opened, repository_of
-from place.runtime.repository.repository import Pace
-home = Path(sys.argv[1])
-with opened(home) as session:
+home, times = Path(sys.argv[1]), int(sys.argv[2])
+
+def write():
+    session = opened(home)
     if not session.runtime.catalog.streams:
         session.sql(f"CREATE STREAM Cars {COLUMNS} WITH (archive = 'all', snapshot = '10 seconds')")
     repository_of(session).pace = Pace(seconds=0.02, readings=20, grace=0.05)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        fed(session, range(int(line), int(line) + 3))
-        print(line.strip(), flush=True)
+    os.write(writing, b".")
+    while True:
+        second = next_second(session)
+        fed(session, range(second, second + 3))
+
+chance = random.Random(times)
+for _ in range(times):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        write()
+    assert os.read(reading, 1) == b"."
+    time.sleep(chance.uniform(0.02, 0.5))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 """
 
 
-def write_until_killed(home: Path, first: int, seconds: float) -> int:
-    """Feed a home from a second on, in a process that is killed; the next second to feed."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(home)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            process.stdin.write(f"{first}\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == f"{first}\n"
-            first += 3
-        process.send_signal(signal.SIGKILL)
-    return first
+def next_second(session: Session) -> int:
+    """The second that a home has to be fed next, which may have been killed in the middle."""
+    return 1000 + session.runtime.statistics("Cars")["readings"] // 3
 
 
 KILLS = (pytest.param(3, id="few"), pytest.param(100, id="many", marks=pytest.mark.long))
@@ -351,11 +344,12 @@ KILLS = (pytest.param(3, id="few"), pytest.param(100, id="many", marks=pytest.ma
 def test_each_reading_is_archived_once_whenever_a_process_is_killed(
     times: int, tmp_path: Path
 ) -> None:
-    chance = random.Random(times)
-    second = 1000
-    for _ in range(times):
-        second = write_until_killed(tmp_path, second, chance.uniform(0.05, 0.7))
+    """The process writes without a pause; the kills come while it feeds, archives and sweeps."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(times)]
+    subprocess.run(command, check=True, env=environment, timeout=600)
     with opened(tmp_path) as session:
+        second = next_second(session)
         fed(session, range(second, second + 1))
         repository, stream = repository_of(session), stream_of(session)
         assert repository.faults == {}
@@ -385,3 +379,27 @@ def test_each_reading_is_archived_once_whenever_a_process_is_killed(
     ).fetchone()
     assert counted is not None
     assert counted[0] == counted[1] == 3 * (second - 1000)
+
+
+def test_what_is_pinned_can_be_asked_about_however_old_it_is(tmp_path: Path) -> None:
+    with opened(tmp_path) as session:
+        session.sql(
+            f"CREATE STREAM Cars {COLUMNS}"
+            " WITH (archive = 'all', snapshot = '10 seconds', keep = '30 seconds');"
+            " CREATE PIN accident ON Cars AS OF '1970-01-01 00:17:15'"
+        )
+        repository = repository_of(session)
+        for start in range(1000, 1100, 20):
+            fed(session, range(start, start + 20))
+            repository.catch_up()
+            repository.archive()
+        then = session.sql("SELECT id, x FROM Cars AS OF '1970-01-01 00:17:15'").rows
+        assert sorted(then) == [(key, float(1035 % 9)) for key in (1, 2, 3)]
+        with pytest.raises(PlaceError, match=r"00:17:05 is before the past of Cars"):
+            session.sql("SELECT id FROM Cars AS OF '1970-01-01 00:17:05'")
+        session.sql("DROP PIN accident")
+        fed(session, range(1100, 1120))
+        repository.catch_up()
+        repository.archive()
+        with pytest.raises(PlaceError, match=r"00:17:15 is before the past of Cars"):
+            session.sql("SELECT id FROM Cars AS OF '1970-01-01 00:17:15'")

@@ -30,7 +30,8 @@ CREATE STREAM Calls (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP);
 {NEAR};
 REGISTER QUERY passed AS SELECT id, kind FROM Cars WINDOW 10 SECONDS INSIDE (0, 0, 5, 5);
 REGISTER QUERY last AS SELECT id FROM Cars WINDOW 5 ROWS;
-REGISTER QUERY before AS SELECT id, x FROM Cars WINDOW PREVIOUS;
+REGISTER QUERY before AS SELECT a.id, a.x, b.x FROM Cars a, Cars b WHERE a.id = b.id
+  WINDOW PREVIOUS;
 REGISTER QUERY kinds AS SELECT kind, COUNT(*), AVG(x) FROM Cars GROUP BY kind;
 REGISTER QUERY around AS SELECT id FROM Cars INSIDE ('M', 3, 4);
 REGISTER QUERY nearest AS SELECT id FROM Cars kNN ('M', 2, 1 OF Calls);
@@ -43,6 +44,7 @@ CREATE TRIGGER stop FOR Cars AS V1, Cars AS V2
 CREATE TRIGGER start FOR Cars AS V1, Cars AS V2
   WHEN V1.id = V2.id AND V2.t - V1.t IN [1, 2] AND DISTANCE(V1, V2) > 3 ALERT V1.id;
 """
+LATE = "REGISTER QUERY late AS SELECT id FROM Cars WINDOW 4 SECONDS"
 SECONDS = range(1, 13)
 
 
@@ -50,7 +52,7 @@ def step(session: Session, second: int) -> list[tuple[object, ...]]:
     """What one second of cars and calls changes."""
     found = []
     if second == 6:
-        found += list(session.sql("REGISTER QUERY late AS SELECT id FROM Cars WINDOW 4 SECONDS"))
+        found += list(session.sql(LATE).deltas)
     now = (START + second) * 1_000_000
     rows = [
         reading(car, (car * 3 + second * (car % 3)) % 10, second % 7, second, "ab"[car % 2])
@@ -116,10 +118,8 @@ def test_scripts_hold_with_other_cells_in_each_tick(
     runner.run()
 
 
-def run_command(
-    home: Path, cells: str, crash: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **({VARIABLE: crash} if crash else {})}
+def run_command(home: Path, cells: str, crash: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, VARIABLE: crash}
     command = [sys.executable, "-m", "place.cli", "rescale", "--home", str(home), "--cells", cells]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

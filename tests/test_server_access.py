@@ -58,6 +58,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/advance"): {"admin", "ingest"},
     ("GET", "/map/about"): READERS,
     ("GET", "/map/roads/{stream}"): READERS,
+    ("GET", "/map/land/{z}/{x}/{y}"): READERS,
+    ("GET", "/map/basemap.pmtiles"): READERS,
     ("WS", "/map"): READERS,
 }
 """Who may ask for what. A new route needs an entry here."""
@@ -116,6 +118,9 @@ def concrete(path: str, query: str = "mine") -> str:
         "{name}": "Cars" if path.startswith("/streams") else query,
         "{number}": "0",
         "{stream}": "Cars",
+        "{z}": "3",
+        "{x}": "4",
+        "{y}": "2",
     }
     for name, value in names.items():
         path = path.replace(name, value)

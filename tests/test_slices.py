@@ -138,7 +138,7 @@ def test_only_what_is_followed_is_known_of_other_rows() -> None:
         assert known() == {7, 8}
         session.sql("DROP QUERY around7")
         assert known() == {8}
-        session.sql("SELECT a.id FROM Cars a, Cars b WHERE DISTANCE(a, b) < 0 AND a.id < b.id")
+        session.sql("SELECT a.id FROM Cars a, Cars b WHERE DISTANCE(a, b) < 1 AND a.id < b.id")
         assert known() == {8}
         pairs = "SELECT a.id FROM Cars a, Cars b WHERE DISTANCE(a, b) < 1 AND a.id < b.id"
         session.sql(f"REGISTER QUERY pairs AS {pairs}")

@@ -15,6 +15,8 @@ from place.engine.columns import Columns, Dictionary
 from place.engine.vector import evaluate_all, holds, outputs, same_rows
 from place.model import schema
 from place.model.segment import ARROW
+from place.model.shape import Circle, Polygon, Rectangle
+from place.model.space import Space
 from place.model.time import EARLIEST, LATEST
 from place.model.types import LARGEST, SMALLEST, Row, Type
 from place.plan.bind_expression import ExpressionBinder
@@ -30,6 +32,7 @@ from place.plan.expression import (
     In,
     IsNull,
     IsTruth,
+    Lies,
     Like,
     Negate,
     Not,
@@ -197,6 +200,20 @@ SHAPES[S] += [
     *(calls("CAST", S, B), calls("CAST", S, D), calls("TEXT OF BOOLEAN", S, P)),
     *(calls("TEXT OF TIMESTAMP", S, T), calls("TEXT OF INTERVAL", S, V)),
 ]
+SHAPES[D] += [
+    calls("SPEED planar", D, D, D, D, D, V),
+    calls("HEADING planar", D, D, D, D, D),
+]
+AREAS = (
+    Rectangle(-1, -1, 2, 2),
+    Circle(0.5, 0.5, 1.0),
+    Polygon((((0.0, 0.0), (3.0, 0.0), (0.0, 3.0)),)),
+)
+SHAPES[P].append(
+    lambda draw, sub: Lies(
+        sub(D, B, N), sub(D, B, N), draw(st.sampled_from(AREAS)), draw(st.sampled_from(Space))
+    )
+)
 SHAPES[T] += [calls(TRUNCATED, T, T), calls("CAST", T, S)]
 SHAPES[V] += [calls("CAST", V, S)]
 SHAPES[P] += [calls("CAST", P, B), calls("CAST", P, D), calls("CAST", P, S)]

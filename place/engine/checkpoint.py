@@ -21,7 +21,7 @@ from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
 from place.engine.timeline import Timeline
 from place.engine.worker import MANY_TEXTS, Worker
-from place.model.schema import Column, Stream
+from place.model.schema import Column, Stream, tracked
 from place.model.types import Type
 from place.plan.catalog import Catalog
 
@@ -93,7 +93,8 @@ def load_worker(
     codes = _Codes(state, catalog)
     worker = Worker(place, threads, codes.dictionary)
     worker.catalog = catalog
-    streams = {stream.name: stream for stream in catalog.streams.values()}
+    plain = {stream.name: stream for stream in catalog.streams.values()}
+    streams = {name: tracked(stream) for name, stream in plain.items()}
     worker.clocks.follow(streams.values())
     worker.clocks.set_times(meta["clocks"], meta["parts"])
     worker.readings, worker.late = meta["readings"], meta["late"]
@@ -136,12 +137,12 @@ def load_worker(
             history.recent.append(codes.waiting(streams[name], recent))
             history.is_loose = True
         worker.histories[name] = history
-        if streams[name].fills_gaps:
-            worker.gaps[name] = gaps = Gaps.empty(streams[name], worker.dictionary)
+        if streams[name].waits:
+            worker.gaps[name] = gaps = Gaps.empty(plain[name], worker.dictionary)
             codes.fill(gaps.known, state[f"gaps/known/{name}"])
             waiting = state.get(f"gaps/waiting/{name}")
             if waiting is not None:
-                gaps.waiting.append(codes.waiting(streams[name], waiting))
+                gaps.waiting.append(codes.waiting(plain[name], waiting))
     return worker
 
 

@@ -147,7 +147,9 @@ class Holdings:
             if kind == LOOSE:
                 history.is_loose = True
                 continue
-            messages = _unpacked(table, history.stream, self.dictionary)
+            is_plain = kind in (KNOWN, WAITING)  # these have no columns of motion yet
+            stream = self.gaps[name].stream if is_plain else history.stream
+            messages = _unpacked(table, stream, self.dictionary)
             chosen = self._among(history.stream, messages.keys, wanted[name])
             if not chosen.all():
                 messages = messages.take(np.flatnonzero(chosen))

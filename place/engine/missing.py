@@ -5,6 +5,9 @@ and then in the order of the source, as long as the object has not disappeared o
 them. So readings have to be in the order of their times first: they wait here until their instants
 are complete, and go on to the history and the timelines with their gaps filled. What an object said
 last is kept beside the stores of the cells, because those go on at their own pace.
+
+Readings of a stream with `motion = TRUE` wait here for the same reason, and get columns more: where
+their objects were at the reading before, and how long ago that was.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import numpy as np
 from place.engine.columns import Columns, Dictionary
 from place.engine.objects import Messages, Objects
 from place.kernels.arrays import Bools, Longs
-from place.model.schema import Stream
+from place.model.schema import Stream, tracked
 
 
 @dataclass
@@ -47,23 +50,18 @@ class Gaps:
         later = np.flatnonzero(waiting.times > closed)
         self.waiting = [waiting.take(later)] if len(later) else []
         messages = waiting.take(ready[np.argsort(waiting.times[ready], kind="stable")])
-        if any(nulls[~messages.gone].any() for nulls in messages.rows.nulls):
+        has_gaps = any(nulls[~messages.gone].any() for nulls in messages.rows.nulls)
+        if has_gaps and self.stream.fills_gaps:
             messages = self._filled(messages)
+        complete = self._with_motion(messages) if self.stream.keeps_motion else messages
         self.known.change(messages)
         self._let_go(closed)
-        return messages
+        return complete
 
     def _filled(self, messages: Messages) -> Messages:
         """The same readings; each object's last words before them stand in front of its own."""
-        slots = self.known.find_all(messages.keys)
-        slots = np.unique(slots[slots >= 0])
-        before = Messages(
-            self.known.keys[slots],
-            self.known.times[slots],
-            np.zeros(len(slots), np.bool_),
-            self.known.columns.take(slots),
-        )
-        said = Messages.joined([before, messages])
+        said = self._behind_last_words(messages)
+        first = len(said) - len(messages)
         order = np.argsort(said.keys, kind="stable")
         begins = self._begins(said, order)
         place = np.arange(len(order))
@@ -76,9 +74,51 @@ class Gaps:
                 filled, left = np.empty_like(values), np.empty_like(nulls)
                 filled[order], left[order] = values[source], nulls[source]
                 values, nulls = filled, left
-            rows.values.append(values[len(slots) :])
-            rows.nulls.append(nulls[len(slots) :])
+            rows.values.append(values[first:])
+            rows.nulls.append(nulls[first:])
         return Messages(messages.keys, messages.times, messages.gone, rows)
+
+    def _with_motion(self, messages: Messages) -> Messages:
+        """The same readings, each with where its object was before and how long ago; of several
+        with one time only the last has it, which is the one that counts."""
+        said = self._behind_last_words(messages)
+        first = len(said) - len(messages)
+        order = np.argsort(said.keys, kind="stable")
+        counts = np.ones(len(order), np.bool_)
+        keys, times = said.keys[order], said.times[order]
+        counts[:-1] = (keys[1:] != keys[:-1]) | (times[1:] != times[:-1])
+        kept = order[counts]
+        lives = np.flatnonzero(~self._begins(said, kept))
+        now, before = kept[lives], kept[lives - 1]
+        made = Columns(tracked(self.stream).columns, said.rows.dictionary, 0)
+        made.values = [values[first:] for values in said.rows.values]
+        made.nulls = [nulls[first:] for nulls in said.rows.nulls]
+        assert self.stream.x is not None
+        assert self.stream.y is not None
+        unknown = np.ones(len(said), np.bool_)
+        unknown[now] = False
+        for column in (self.stream.x, self.stream.y):
+            place = np.zeros(len(said))
+            place[now] = said.rows.values[column][before]
+            made.values.append(place[first:])
+            made.nulls.append(unknown[first:])
+        since = np.zeros(len(said), np.int64)
+        since[now] = said.times[now] - said.times[before]
+        made.values.append(since[first:])
+        made.nulls.append(unknown[first:])
+        return Messages(messages.keys, messages.times, messages.gone, made)
+
+    def _behind_last_words(self, messages: Messages) -> Messages:
+        """The readings behind what their objects said last before them."""
+        slots = self.known.find_all(messages.keys)
+        slots = np.unique(slots[slots >= 0])
+        before = Messages(
+            self.known.keys[slots],
+            self.known.times[slots],
+            np.zeros(len(slots), np.bool_),
+            self.known.columns.take(slots),
+        )
+        return Messages.joined([before, messages])
 
     def _begins(self, said: Messages, order: Longs) -> Bools:
         """Where, in the order of keys, an object begins to live; who is gone keeps nothing."""

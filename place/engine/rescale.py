@@ -23,7 +23,7 @@ from place.engine.objects import Messages
 from place.engine.rescale_contents import Held, rescaled_contents
 from place.engine.slices import Keys, is_shared
 from place.kernels.arrays import Bools, Longs
-from place.model.schema import Stream
+from place.model.schema import Stream, tracked
 from place.model.types import Type
 from place.plan.catalog import Catalog
 
@@ -49,7 +49,8 @@ class _Rescaling:
         self._cells = cells
         self._place = place
         self._catalog = catalog
-        self._streams = {stream.name: stream for stream in catalog.streams.values()}
+        self._plain = {stream.name: stream for stream in catalog.streams.values()}
+        self._streams = {name: tracked(stream) for name, stream in self._plain.items()}
         self._dictionary = Dictionary()
         self._codes = [
             np.array([*map(self._dictionary.code, _texts(each)), 0], np.int64) for each in cells
@@ -143,9 +144,11 @@ class _Rescaling:
         recent = self._mine(f"history/recent/{name}", name)
         if recent is not None:
             state[f"history/recent/{name}"] = pack_messages(recent)
-        if stream.fills_gaps:
+        if stream.waits:
             known = self._mine(f"gaps/known/{name}", name)
-            state[f"gaps/known/{name}"] = pack_messages(blank if known is None else known)
+            columns = Columns(self._plain[name].columns, self._dictionary, 0)
+            unknown = Messages(none, none, np.empty(0, np.bool_), columns)
+            state[f"gaps/known/{name}"] = pack_messages(unknown if known is None else known)
             waiting = self._mine(f"gaps/waiting/{name}", name)
             if waiting is not None:
                 state[f"gaps/waiting/{name}"] = pack_messages(waiting)
@@ -161,7 +164,7 @@ class _Rescaling:
     def _of_rows(self, where: str, name: str) -> Messages | None:
         """What the cells of all rows hold of objects of their own rows. Those of one row hold the
         same, but for objects that some of them let go of."""
-        stream = self._streams[name]
+        stream = (self._plain if where.startswith("gaps/") else self._streams)[name]
         parts: list[Messages] = []
         for row in range(self._cells[0].place.matrix.rows):
             known = np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""What windows, joins and triggers hold in the cells of one matrix, as that of another's.
+"""What windows, stays, joins and triggers hold in the cells of one matrix, as that of another's.
 
 A reading in a window belongs to the row of its object. A reading that a join holds belongs to any
 one row, where its source is spread over rows, and to all of them otherwise. A trigger is whole in
@@ -45,14 +45,17 @@ def rescaled_contents(held: Sequence[Held], place: Place, queries: Iterable[Quer
     windows: list[Held] = []
     joins: list[Held] = []
     triggers: list[Held] = []
+    stays: list[Held] = []
     for each in held:
         query = known[each.names[0]]
         kind = triggers if query.trigger is not None else joins if query.is_join else windows
+        kind = stays if query.dwell is not None else kind
         kind.append(Held(each.place, each.names, _plain(each.table)))
     return [
         *_windows(windows, place, known),
         *_joins(joins, place, known),
         *_triggers(triggers, place),
+        *_stays(stays, place),
     ]
 
 
@@ -63,6 +66,33 @@ def _plain(table: pa.Table) -> pa.Table:
         for f in table.schema
     ]
     return table.cast(pa.schema(fields))
+
+
+# Stays
+
+
+def _stays(held: Sequence[Held], place: Place) -> Contents:
+    """The stays of objects of the cell's row, of the queries of its column."""
+    found: Contents = []
+    for _, names, table in held:
+        owners = table.column(0).to_numpy()
+        wanted = np.array([place.has_query(name) for name in names], np.bool_)
+        row = rows_of_keys(table.column(1), place.matrix.rows) == place.row
+        mine = table.take(pa.array(np.flatnonzero(wanted[owners] & row)))
+        for owner, name in enumerate(names):
+            part = mine.filter(pa.array(mine.column(0).to_numpy() == owner))
+            if part.num_rows:
+                nought = pa.array(np.zeros(part.num_rows, np.int64))
+                found.append(([name], part.set_column(0, "0", nought)))
+    return _of_each_query(found)
+
+
+def _of_each_query(parts: Contents) -> Contents:
+    """One table for each query, of what several cells held of it."""
+    tables: dict[str, list[pa.Table]] = {}
+    for (name,), table in parts:
+        tables.setdefault(name, []).append(table)
+    return [([name], pa.concat_tables(some)) for name, some in tables.items()]
 
 
 # Windows

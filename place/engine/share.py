@@ -78,7 +78,7 @@ class Share:
         names = {
             name
             for query in begun
-            if query.holds_readings or len(query.streams) > 1
+            if query.needs_history or len(query.streams) > 1
             for name in query.streams
             if name in self.holdings.histories
         }

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from place.engine.columns import DTYPES, Dictionary, Vector
 from place.kernels.arrays import Bools, Longs
+from place.kernels.distances import distances, headings
 from place.kernels.powers import powers
+from place.model.space import Space
 from place.model.time import DAY, EARLIEST, HOUR, LATEST, MINUTE, SECOND
 from place.model.types import SMALLEST, Type
 from place.plan import functions
-from place.plan.functions import LENGTHS
+from place.plan.functions import LENGTHS, MOVING
 
 TWO_TO_53, TWO_TO_63 = 2.0**53, 2.0**63
 
@@ -49,6 +51,8 @@ def call_columns(
         return _by_texts(function, arguments, kinds, kind, dictionary)
     if name == "EXTRACT":
         return _extract(part, arguments[0].values, nulls, kind)
+    if name in MOVING:
+        return _motion(name, Space(part), [argument.values for argument in arguments], nulls)
     if name == "DATE_TRUNC":
         return bounded(_truncate(part, arguments[0].values), nulls, kind)
     return _NUMERIC[name]([argument.values for argument in arguments], nulls, kind)
@@ -246,6 +250,19 @@ _NUMERIC: dict[str, Callable[[Given, Bools, Type], Vector]] = {
     "ROUND": _round,
     "SQRT": _sqrt,
 }
+
+
+# Motion
+
+
+def _motion(name: str, space: Space, given: Sequence[NDArray[Any]], nulls: Bools) -> Vector:
+    """SPEED or HEADING, of where objects were, where they are, and how long ago they were there."""
+    size = max(map(len, given)) if min(map(len, given)) else 0
+    x1, y1, x2, y2 = (_of_size(part.astype(np.float64, copy=False), size) for part in given[:4])
+    if name == "HEADING":
+        return bounded(headings(x1, y1, x2, y2, space is Space.WGS84), nulls, Type.DOUBLE)
+    ways = distances(x1, y1, x2, y2, space is Space.WGS84)
+    return bounded(ways / (given[4] / SECOND), nulls, Type.DOUBLE)
 
 
 # Times

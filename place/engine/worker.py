@@ -31,7 +31,7 @@ from place.engine.triggers import TriggerCounts
 from place.model import deadline
 from place.model.clock import Clocks, Whole
 from place.model.reading import Advance
-from place.model.schema import Stream
+from place.model.schema import Stream, tracked
 from place.model.time import BEGINNING
 from place.plan.catalog import Catalog
 from place.plan.explain import Observed
@@ -205,7 +205,7 @@ class Worker:
 
     def follow_streams(self) -> None:
         """Have a clock, a timeline and a history for each stream."""
-        streams = {stream.name: stream for stream in self.catalog.streams.values()}
+        streams = {stream.name: tracked(stream) for stream in self.catalog.streams.values()}
         self.clocks.follow(streams.values())
         for counts in (self.readings, self.late):
             for gone in counts.keys() - streams.keys():
@@ -223,8 +223,12 @@ class Worker:
         for name in self.gaps.keys() - streams.keys():
             del self.gaps[name]
         for name in streams.keys() - self.gaps.keys():
-            if streams[name].fills_gaps:
-                self.gaps[name] = Gaps.empty(streams[name], self.dictionary)
+            if streams[name].waits:
+                self.gaps[name] = Gaps.empty(self._stream(name), self.dictionary)
+
+    def _stream(self, name: str) -> Stream:
+        """A stream with the columns that its readings bring."""
+        return next(s for s in self.catalog.streams.values() if s.name == name)
 
     def _stores(self, name: str) -> list[Objects]:
         """The objects of a stream, those of other rows among them."""
@@ -250,7 +254,7 @@ class Worker:
     def _open(self, streams: frozenset[str], instant: int) -> Timeline:
         """A new timeline with the objects and readings of an instant that lies within the
         histories."""
-        definitions = {s.name: s for s in self.catalog.streams.values()}
+        definitions = {s.name: tracked(s) for s in self.catalog.streams.values()}
         timeline = self._blank([definitions[name] for name in sorted(streams)], instant)
         for name in streams:
             now = [

@@ -35,6 +35,27 @@ def distances(ax, ay, bx, by, sphere):
 
 
 @njit(nogil=True, cache=True)
+def headings(ax, ay, bx, by, sphere):
+    """Degrees from north by east of the way from each place to another; NaN where it is none."""
+    found = np.empty(len(ax))
+    for i in range(len(ax)):
+        if ax[i] == bx[i] and ay[i] == by[i]:
+            found[i] = np.nan
+            continue
+        east, ahead = bx[i] - ax[i], by[i] - ay[i]
+        if sphere:
+            turn = math.radians(bx[i] - ax[i])
+            south, north = math.radians(ay[i]), math.radians(by[i])
+            east = math.sin(turn) * math.cos(north)
+            ahead = math.cos(south) * math.sin(north)
+            ahead -= math.sin(south) * math.cos(north) * math.cos(turn)
+        angle = math.degrees(math.atan2(east, ahead))
+        angle = angle + 360.0 if angle < 0 else angle
+        found[i] = 0.0 if angle >= 360.0 else angle
+    return found
+
+
+@njit(nogil=True, cache=True)
 def measures(ax, ay, bx, by, sphere):
     """The measure of the distance between each place of one list and that of the other."""
     found = np.empty(len(ax))

@@ -69,19 +69,19 @@ class Clock:
         known = LONG_BEFORE if self.closed is None else self.closed
         if part is not None:
             known = max(known, self.parts.get(part, LONG_BEFORE))
-        if whole is not None:
-            last = whole.latest - self.lateness - 1
-        else:
+        if whole is None:
             last = int(times.max()) - self.lateness - 1
-        in_time: NDArray[np.bool_]
-        if not len(times) or times.min() > max(known, last):
-            in_time = np.ones(len(times), np.bool_)  # no reading closes the instant of another
-        else:
-            before = np.full(len(times), known)
-            if whole is None:
+            if times.min() > max(known, last):  # no reading closes the instant of another
+                in_time = np.ones(len(times), np.bool_)
+            else:
                 closing = np.maximum.accumulate(times - self.lateness - 1)
+                before = np.full(len(times), known)
                 before[1:] = np.maximum(before[1:], closing[:-1])
-            elif whole.before is not None:
+                in_time = times > before
+        else:
+            last = whole.latest - self.lateness - 1
+            before = np.full(len(times), known)
+            if whole.before is not None:
                 before = np.maximum(before, whole.before - self.lateness - 1)
             in_time = times > before
         if part is None:

@@ -6,12 +6,14 @@ Names compare without regard to case and keep the case that they were declared i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
 
+R = TypeVar("R", bound="Relation")
 LONGITUDES = ("x", "lon", "lng", "longitude")
 LATITUDES = ("y", "lat", "latitude")
 """The names of the columns of a position; beside x and y only where they are degrees."""
@@ -19,8 +21,11 @@ LATITUDES = ("y", "lat", "latitude")
 
 @dataclass(frozen=True)
 class Column:
+    """A column; a hidden one is kept beside those of the statement, and no name finds it."""
+
     name: str
     type: Type
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,14 @@ class Stream:
     fills_gaps: bool = False
     """Whether a column that a reading leaves out keeps the value that its object had before."""
 
+    keeps_motion: bool = False
+    """Whether each reading also tells where its object was before, and how long ago."""
+
+    @property
+    def waits(self) -> bool:
+        """Do readings wait until all that came before them is known?"""
+        return self.fills_gaps or self.keeps_motion
+
     @property
     def key_type(self) -> Type:
         """The type of keys; the numbers of readings where there are no objects."""
@@ -147,6 +160,21 @@ class Table:
 
 Relation = Stream | Table
 
+MOTION = (
+    Column("x before", Type.DOUBLE, hidden=True),
+    Column("y before", Type.DOUBLE, hidden=True),
+    Column("time since", Type.INTERVAL, hidden=True),
+)
+"""What a reading of a stream with `motion` has behind its own columns: where its object was at the
+reading before, and how long ago that was; NULL where it is the first of its life."""
+
+
+def tracked(relation: R) -> R:
+    """The relation as the engine and queries see it: with the columns of motion, if it has them."""
+    if isinstance(relation, Stream) and relation.keeps_motion and not relation.columns[-1].hidden:
+        return replace(relation, columns=relation.columns + MOTION)
+    return relation
+
 
 @dataclass(frozen=True)
 class Region:
@@ -177,8 +205,9 @@ class Pin:
 def find_column(columns: tuple[Column, ...], name: str) -> int | None:
     """The position of the column of that name, whatever its case."""
     folded = name.casefold()
-    return next((i for i, c in enumerate(columns) if c.name.casefold() == folded), None)
+    named = ((i, c) for i, c in enumerate(columns) if not c.hidden)
+    return next((i for i, c in named if c.name.casefold() == folded), None)
 
 
 def column_names(columns: tuple[Column, ...]) -> Iterator[str]:
-    return (column.name for column in columns)
+    return (column.name for column in columns if not column.hidden)

@@ -26,6 +26,7 @@ from place.plan.bind_function import (
     bind_function,
     unknown_function,
 )
+from place.plan.bind_motion import bind_motion
 from place.plan.bind_place import bind_distance
 from place.plan.evaluate import evaluate
 from place.plan.expression import (
@@ -47,6 +48,7 @@ from place.plan.expression import (
     Or,
     show,
 )
+from place.plan.functions import MOVING
 from place.plan.query import Source
 from place.sql.statements import Inside, InsideArea, Position, position_of, wrong
 
@@ -360,6 +362,9 @@ class ExpressionBinder:
             return self._aggregate(node, name, place)
         if name == "DISTANCE":
             return self._distance(node, place)
+        if name in MOVING:
+            self._need_group(name, place, f"MAX({name}())")
+            return bind_motion(node, self.sources, self._shown)
         if name == "NOW":
             raise self._now(place)
         if name not in SCALARS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from place.errors import PlaceError
-from place.model.schema import Table
+from place.model.schema import Table, tracked
 from place.model.time import parse_duration
 from place.plan.catalog import Catalog
 from place.plan.limits import check_window, check_window_rows
@@ -34,7 +34,7 @@ def bind_sources(catalog: Catalog, select: Select) -> tuple[tuple[Source, ...], 
                 item.alias.at,
                 hint=f"give each its own alias: {item.relation.text} a, {item.relation.text} b",
             )
-        sources.append(Source(item.alias.text, catalog.relation(item.relation)))
+        sources.append(Source(item.alias.text, tracked(catalog.relation(item.relation))))
     last = select.sources[-1].window
     is_one = sum(source.is_stream for source in sources) == 1
     if last is not None and is_one and _is_bare(select):

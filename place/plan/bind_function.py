@@ -12,7 +12,7 @@ from contextlib import suppress
 from place.errors import PlaceError, nearest
 from place.model.types import NAMES, Type, ValueMismatch, coerce
 from place.plan.expression import Arithmetic, Call, Compare, Constant, Expression, show
-from place.plan.functions import FIELDS, INTERVAL_FIELDS, TRUNCATIONS
+from place.plan.functions import FIELDS, INTERVAL_FIELDS, MOVING, TRUNCATIONS
 from place.sql.statements import Position, wrong
 
 Arguments = tuple[Expression, ...]
@@ -251,7 +251,7 @@ _SPECIAL: dict[str, Callable[[Arguments, Position | None], Expression]] = {
 }
 SCALARS = frozenset({*_SIGNATURES, *_SPECIAL, *_OTHER_NAMES})
 """The functions that are bound here from their arguments alone."""
-FUNCTIONS = tuple(sorted({*SCALARS, "CASE", "CAST", "DISTANCE", "EXTRACT"}))
+FUNCTIONS = tuple(sorted({*SCALARS, "CASE", "CAST", "DISTANCE", "EXTRACT", *MOVING}))
 """All functions, as errors list them."""
 
 

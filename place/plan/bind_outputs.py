@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from place.model.schema import find_column
+from place.model.schema import column_names, find_column
 from place.plan.bind_expression import AGGREGATES, ExpressionBinder
 from place.plan.expression import Aggregate, Distance, Expression, show, sources_of
 from place.plan.query import Output, Source
@@ -64,7 +64,7 @@ def _count_outputs(select: Select, sources: tuple[Source, ...]) -> int:
             wanted = item.table.text.casefold() if item.table is not None else None
             shown = (s for s in sources if not s.is_hidden)
             chosen = (s for s in shown if wanted in (None, s.alias.casefold()))
-            count += sum(len(source.relation.columns) for source in chosen)
+            count += sum(len(list(column_names(source.relation.columns))) for source in chosen)
     return count
 
 
@@ -125,9 +125,9 @@ def _bind_item(
             hint="relations in FROM: " + ", ".join(source.alias for source in shown),
         )
     return [
-        Output(column.name, binder.bind(_reference(source.alias, column.name)))
+        Output(name, binder.bind(_reference(source.alias, name)))
         for source in chosen
-        for column in source.relation.columns
+        for name in column_names(source.relation.columns)
     ]
 
 

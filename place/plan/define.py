@@ -51,6 +51,7 @@ from place.plan.options import (
     positive_duration,
     positive_number,
     space,
+    truth,
 )
 from place.sql import statements as s
 from place.sql.statements import wrong
@@ -67,6 +68,7 @@ STREAM_OPTIONS = (
     "columns",
     "max_future",
     "missing",
+    "motion",
     "retain",
     "max_speed",
     "report_every",
@@ -112,7 +114,15 @@ def define_stream(statement: s.CreateStream) -> Stream:
         max_future=options.read("max_future", furthest),
         archiving=_archiving(options),
         fills_gaps=options.read("missing", keeps_last) or False,
+        keeps_motion=options.read("motion", truth) or False,
     )
+    if stream.keeps_motion and (stream.x is None or stream.key is None):
+        option = options.get("motion")
+        raise wrong(
+            f'option "motion" speaks of objects that move, and stream "{stream.name}" has none',
+            option.name.at if option is not None else statement.name.at,
+            hint="declare a KEY and columns x and y, or leave it out",
+        )
     if stream.key is None:
         _check_without_objects(stream, options)
     check_history(stream.history, options.get("history"))

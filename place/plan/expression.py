@@ -326,6 +326,9 @@ def _show_call(call: Call) -> str:
         return f"EXTRACT({part.removeprefix('INTERVAL ')} FROM {shown[0]})"
     if name == "DATE_TRUNC":
         return f"DATE_TRUNC('{part.lower()}', {shown[0]})"
+    if name in ("SPEED", "HEADING"):
+        place = call.arguments[2]
+        return f"{name}({place.name.rpartition('.')[0] if isinstance(place, Column) else ''})"
     if name == "||":
         return " || ".join(map(_operand, call.arguments))
     return f"{name}({', '.join(shown)})"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from place.model.space import Space, distance
 from place.model.time import (
     DAY,
     EARLIEST,
@@ -38,6 +39,8 @@ FIELDS = (
     *("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "EPOCH"),
 )
 """What EXTRACT takes out of a TIMESTAMP."""
+MOVING = ("SPEED", "HEADING")
+"""Functions of motion; the space is part of their names."""
 INTERVAL_FIELDS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "EPOCH")
 
 
@@ -61,6 +64,8 @@ def call(function: str, values: list[Any], kind: Type) -> Value:
         return extract(part, values[0], kind)
     if name == "DATE_TRUNC":
         return truncate(part, values[0])
+    if name in MOVING:
+        return motion(name, Space(part), values)
     return _OF_VALUES[function](*values, kind)
 
 
@@ -242,6 +247,41 @@ def truncate(part: str, value: int) -> Value:
         case "YEAR":
             start = start.replace(month=1, day=1)
     return bounded(instant_of(start), Type.TIMESTAMP)
+
+
+# Motion: of where an object was, where it is, and how long ago it was there
+
+
+def motion(name: str, space: Space, values: list[Any]) -> Value:
+    """SPEED or HEADING."""
+    ax, ay, bx, by = map(float, values[:4])
+    if name == "SPEED" and not values[4]:
+        return None
+    if name == "SPEED":
+        return bounded(distance(space, ax, ay, bx, by) / (values[4] / SECOND), Type.DOUBLE)
+    return heading(space, ax, ay, bx, by)
+
+
+def heading(space: Space, ax: float, ay: float, bx: float, by: float) -> float | None:
+    """Degrees from north by east of the way from one place to another, from 0 to below 360.
+
+    On the sphere it is the direction in which the shortest way begins.
+
+    >>> heading(Space.PLANAR, 0, 0, 1, 0), heading(Space.WGS84, 0, 0, 0, -1)
+    (90.0, 180.0)
+    """
+    if ax == bx and ay == by:
+        return None
+    if space is Space.WGS84:
+        turn, south, north = math.radians(bx - ax), math.radians(ay), math.radians(by)
+        east = math.sin(turn) * math.cos(north)
+        ahead = math.cos(south) * math.sin(north)
+        ahead -= math.sin(south) * math.cos(north) * math.cos(turn)
+    else:
+        east, ahead = bx - ax, by - ay
+    angle = math.degrees(math.atan2(east, ahead))
+    angle = angle + 360.0 if angle < 0 else angle
+    return 0.0 if angle >= 360.0 else angle + 0.0
 
 
 # CAST

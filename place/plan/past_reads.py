@@ -50,8 +50,9 @@ def start_of(question: Question) -> int | None:
     if query.trigger is not None:
         kept = _kept_by(query)
         return None if kept is None else begin - kept - 1
-    longest = 0
-    for window in query.windows:
+    longest = query.dwell or 0
+    before = (Window(),) if query.reads_motion else ()
+    for window in (*query.windows, *before):
         reach = _reach(query, window)
         if reach is None:
             return None
@@ -183,11 +184,14 @@ def _box_of(query: Query, stream: Stream) -> Box | None:
         query.trigger is not None
         or subject.relation.name != stream.name
         or query.query_table is not None
+        or query.dwell is not None  # what leads out of the region counts
         or not isinstance(query.inside, Rectangle | Circle | Polygon)
         or sum(source.relation.name == stream.name for source in query.sources) > 1
         or any(focal.stream == stream.name for focal in query.focals)
         or (subject.window is not None and subject.window.rows is not None)
         or (query.window is not None and query.window.is_previous)
+        or query.dwell is not None  # who leaves the region ends its stay
+        or query.reads_motion
     ):
         return None
     return box_around(query.inside, query.space)

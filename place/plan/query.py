@@ -14,7 +14,7 @@ from place.model.schema import Relation, Stream
 from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
-from place.plan.expression import Aggregate, Expression, regions_of
+from place.plan.expression import Aggregate, Expression, columns_of, regions_of
 from place.plan.trigger import Trigger
 
 
@@ -214,6 +214,18 @@ class Query:
     def needs_history(self) -> bool:
         """Does what it holds depend on more than objects, tables and focal objects now?"""
         return self.holds_readings or self.dwell is not None
+
+    @cached_property
+    def reads_motion(self) -> bool:
+        """Does it read where objects were at the reading before?"""
+        read = [self.where, *(self.groups or ()), *(a.argument for a in self.aggregates)]
+        read += [output.expression for output in self.outputs] if self.groups is None else []
+        return any(
+            self.sources[column.source].relation.columns[column.index].hidden
+            for each in read
+            if each is not None
+            for column in columns_of(each)
+        )
 
     @cached_property
     def streams(self) -> frozenset[str]:

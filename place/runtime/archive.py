@@ -29,6 +29,8 @@ class Span:
 
     begin: int
     end: int
+    is_pinned: bool = False
+    """Whether it is kept only because a time in it is pinned; what was before it is gone."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ class Archive(Protocol):
     """The past of streams. `box` and `keys` name what matters; an archive may leave out the rest,
     and may give more than was asked for."""
 
-    def span(self, stream: Stream) -> Span | None:
-        """The times that can be asked about; None if nothing is there yet."""
+    def span(self, stream: Stream, at: int | None = None) -> Span | None:
+        """The times that can be asked about; None if nothing is there yet.
+
+        Where `at` lies in an older time that was pinned: the times around it that are kept.
+        """
 
     def objects(
         self, stream: Stream, at: int, box: Box | None = None, keys: frozenset[Key] | None = None

@@ -69,7 +69,7 @@ def catch_up(
     past = OpenPast(archive, since_then(catalog, query, until, None), matrix)
     rows = lasting(query, list(past.run()))
     contents = tuple(
-        worker.timelines[query.streams].cell.content(query.name) if query.holds_readings else None
+        worker.timelines[query.streams].cell.content(query.name) if query.needs_history else None
         for worker in past.workers
     )
     return CaughtUp(query, rows, until, contents)

@@ -78,7 +78,7 @@ class MemoryArchive:
 
     # The protocol
 
-    def span(self, stream: Stream) -> Span | None:
+    def span(self, stream: Stream, at: int | None = None) -> Span | None:
         """The times that can be asked about; None if nothing is there yet."""
         kept = self._kept.get(stream.name)
         if kept is None or kept.first is None or kept.closed is None:

@@ -25,7 +25,7 @@ def check_range(archive: Archive, question: Question) -> None:
                 question.at[0],
                 hint="create it with the option archive = 'all'",
             )
-    spans = {stream.name: archive.span(stream) for stream in streams}
+    spans = {stream.name: _kept(archive, stream, question.begin) for stream in streams}
     known = {name: span for name, span in spans.items() if span is not None}
     if not known:
         raise wrong(
@@ -41,6 +41,16 @@ def check_range(archive: Archive, question: Question) -> None:
     _check_reach(question, streams, known)
 
 
+def _kept(archive: Archive, stream: Stream, at: int) -> Span | None:
+    """The times that an archive has to have. It may have removed less than `keep` allows, which is
+    nothing to rely on; but what is pinned may be asked for."""
+    span = archive.span(stream, at)
+    keep = None if stream.archiving is None else stream.archiving.keep
+    if span is None or keep is None or span.is_pinned:
+        return span
+    return Span(max(span.begin, span.end - keep), span.end)
+
+
 def check_beginning(archive: Archive, catalog: Catalog, query: Query, at: Position) -> None:
     """Raise a StatementError if a query cannot begin in the past at the time that it names."""
     assert query.since is not None
@@ -53,7 +63,7 @@ def check_beginning(archive: Archive, catalog: Catalog, query: Query, at: Positi
             raise wrong(
                 f"a query cannot begin in the past of {stream.name}: not every reading is archived",
                 at,
-                hint="ask about it with SELECT … BETWEEN, or have the stream archive = 'all'",
+                hint="ask with SELECT … BETWEEN, or create the stream with archive = 'all'",
             )
 
 
@@ -93,8 +103,8 @@ def _check_reach(question: Question, streams: list[Stream], spans: dict[str, Spa
         span, kept = spans.get(stream.name), stream.archiving
         if span is None or kept is None or kept.keep is None or start is None:
             continue
-        is_cut = span.end - span.begin >= kept.keep
-        if is_cut and start < span.begin and question.query.holds_readings:
+        is_cut = span.is_pinned or span.end - span.begin >= kept.keep
+        if is_cut and start < span.begin and question.query.needs_history:
             raise wrong(
                 f"a window reaches back to {format_timestamp(start)}, and the past of"
                 f" {stream.name} is {_shown(span)}",

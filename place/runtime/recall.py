@@ -108,7 +108,9 @@ class OpenPast:
         self._answers = Answers(Dictionary())
         self.reads = {stream.name: Reads() for stream in question.streams}
         self._needs = {need.stream.name: need for need in needs_of(question)}
-        self._spans = {stream.name: archive.span(stream) for stream in question.streams}
+        self._spans = {
+            stream.name: archive.span(stream, question.begin) for stream in question.streams
+        }
         self._start = start_of(question)
         self._reached: dict[str, int] = {}
         """How far each stream was read."""
@@ -119,7 +121,7 @@ class OpenPast:
     @property
     def is_simple(self) -> bool:
         """Are the objects at the first instant all that its answer depends on?"""
-        return self._start == self.question.begin and not self.question.query.holds_readings
+        return self._start == self.question.begin and not self.question.query.needs_history
 
     def notes(self) -> tuple[str, ...]:
         """What was read, and what was not."""

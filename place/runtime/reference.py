@@ -75,7 +75,24 @@ def histories(world: World, stream: Stream, t: int) -> dict[Key, list[Reading]]:
     by_key: dict[Key, list[Reading]] = defaultdict(list)
     for reading in sorted(told.values(), key=lambda reading: reading.time):
         by_key[reading.key].append(reading)
+    if stream.keeps_motion:
+        return {key: with_motion(stream, history) for key, history in by_key.items()}
     return by_key
+
+
+def with_motion(stream: Stream, history: list[Reading]) -> list[Reading]:
+    """An object's readings, each with where it was before in the same life and how long ago."""
+    made = []
+    for count, reading in enumerate(history, 1):
+        if reading.row is not None:
+            *_, before, _ = (None, *last_life(stream, history[:count]))
+            motion: Row = (None, None, None)
+            if before is not None and before.row is not None:
+                x, y = point_of(stream, before.row) or (None, None)
+                motion = (x, y, reading.time - before.time)
+            reading = replace(reading, row=reading.row + motion)
+        made.append(reading)
+    return made
 
 
 def without_gaps(stream: Stream, readings: Sequence[Reading]) -> list[Reading]:

@@ -79,7 +79,7 @@ class ReferenceArchive:
         closed = self.closed(stream.name)
         return sorted((r for r in told if r.time <= closed), key=lambda reading: reading.time)
 
-    def span(self, stream: Stream) -> Span | None:
+    def span(self, stream: Stream, at: int | None = None) -> Span | None:
         """The times that can be asked about; None if nothing is there yet."""
         told, end = self.readings_of().get(stream.name, ()), self.closed(stream.name)
         first = min((reading.time for reading in told), default=end + 1)

@@ -78,7 +78,9 @@ export class Live extends EventTarget {
       onMessage: (data) => this.take(data),
       onState: (state, pause) => {
         this.tell("state", { state, pause });
-        if (state === "live") this.sendMarked();
+        if (state !== "live") return;
+        this.sendMarked();
+        for (const { message } of this.asked.values()) this.send(message); // asked meanwhile
       },
       before: () => this.load(),
     });
@@ -107,9 +109,9 @@ export class Live extends EventTarget {
       sizes: () => this.takeSizes(message.sizes),
       stats: () => !this.isPaused && this.tell("stats", (this.stats = message)),
       answer: () => this.takeAnswer(message),
-      object: () => this.asked.get(askedKey(message))?.(message),
-      located: () => this.asked.get(askedKey(message))?.(message),
-      found: () => this.asked.get(askedKey(message))?.(message),
+      object: () => this.asked.get(askedKey(message))?.settle(message),
+      located: () => this.asked.get(askedKey(message))?.settle(message),
+      found: () => this.asked.get(askedKey(message))?.settle(message),
       labels: () => this.tell("labels", message),
       classes: () => this.takeClasses(message),
       alerts: () => this.tell("alerts", message),
@@ -201,12 +203,12 @@ export class Live extends EventTarget {
       const settle = (found) => {
         clearTimeout(timer);
         this.asked.delete(key);
-        before?.(found);
+        before?.settle(found);
         resolve(found ?? null);
       };
       const before = this.asked.get(key); // who asked the same a moment ago hears of it as well
       const timer = setTimeout(settle, ANSWERING);
-      this.asked.set(key, settle);
+      this.asked.set(key, { settle, message });
       this.send(message);
     });
   }

@@ -12,7 +12,7 @@ export class Objects {
     this.isFollowing = false;
     this.askedAt = 0;
     live.on("frame", () => this.look());
-    live.on("world", () => this.close());
+    live.on("world", () => this.again());
     scene.map.on("dragstart", () => this.follow(false));
     window.addEventListener("keydown", ({ key, target }) => {
       if (key === "Escape" && byId("card").contains(target)) this.close();
@@ -39,6 +39,16 @@ export class Objects {
     await this.choose({ track, slot });
     if (goes) this.scene.goToObject(track, slot);
     return true;
+  }
+
+  // Slots are others when the page has been away, or a stream came; the key is the same.
+  async again() {
+    const { chosen, stream } = this;
+    if (!chosen) return;
+    this.close();
+    if (this.live.streamOf(stream.name)?.space !== this.live.world.space) return;
+    await this.live.next("frame");
+    if (!this.chosen) await this.chooseKey(stream.name, chosen.key, false);
   }
 
   async choose(found) {

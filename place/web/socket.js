@@ -53,7 +53,10 @@ export class Socket {
   close() {
     this.isClosed = true;
     clearTimeout(this.timer);
-    this.socket.onclose = this.socket.onmessage = null;
-    this.socket.close();
+    const { socket } = this;
+    socket.onclose = socket.onmessage = null;
+    // Browsers complain of one that is closed before it is open.
+    if (socket.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close();
+    else socket.close();
   }
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.server import wait_for
+from tests.harness.server import WAIT, wait_for
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -41,6 +41,7 @@ class Page:
         self.page = page
         self.url = url
         self.wrong: list[str] = []
+        page.set_default_timeout(WAIT * 1000)
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("console", self._heard)
 
@@ -59,7 +60,7 @@ class Page:
         """The address of what is to be seen, as far as this page knows it."""
         return str(self.evaluate("location.hash"))
 
-    def until(self, script: str, argument: Any = None, seconds: float = 20) -> Any:
+    def until(self, script: str, argument: Any = None, seconds: float = WAIT) -> Any:
         """Wait until a script gives something; the page's policy allows no other way."""
         return wait_for(lambda: self.evaluate(script, argument), seconds)
 

@@ -18,6 +18,7 @@ from place.errors import PlaceError
 from place.model.delta import Answer, Delta
 from place.model.time import SECOND, format_timestamp
 from place.model.types import Row
+from place.plan.query import Query
 from place.script.blocks import EPOCH, StatementBlock, parse_script
 from place.script.command import opener
 from place.script.runner import Batching, ScriptFailure
@@ -28,9 +29,9 @@ _TIME = re.compile(r"(FROM .*?)(?= WHERE | [a-z] INSIDE | INSIDE | kNN | GROUP |
 
 
 def with_archives(text: str, option: str = "archive = 'all'") -> str:
-    """The script with an archive for each of its streams, and without recoveries."""
+    """The script with an archive for each of its streams."""
     made = []
-    for line in text.replace("\nrecover\n", "\n\n").split("\n"):
+    for line in text.split("\n"):
         parts = []
         for part in line.split(";"):
             if part.strip().startswith("CREATE STREAM"):
@@ -65,7 +66,7 @@ class PastRunner(ScriptWithFiles):
         self.log: list[Delta] = []
         self.since: dict[str, int] = {}
         self.selects: list[str] = []
-        self.asked = self.answered = 0
+        self.asked = self.answered = self.late = 0
         self.is_refreshed = False
         return super().run()
 
@@ -98,6 +99,7 @@ class PastRunner(ScriptWithFiles):
         times = sorted({delta.instant for delta in self.log if delta.instant > EPOCH - SECOND})
         times += [time + SECOND // 4 for time in times[::3]] + [self._clock]
         queries = list(self.session.catalog.queries.values())
+        self._begin_late(chance, queries, times)
         for _ in range(self.questions):
             begin = chance.choice(times)
             until = chance.choice([None, *(time for time in times if time >= begin)])
@@ -111,6 +113,20 @@ class PastRunner(ScriptWithFiles):
                     self._check_live(query, begin, until, rows)
             elif self.selects:
                 self.both(chance.choice(self.selects), begin, until)
+
+    def _begin_late(self, chance: random.Random, queries: list[Query], times: list[int]) -> None:
+        """A query that begins in the past tells what one that had been there told."""
+        for number, query in enumerate(queries[:3]):
+            text = self.session.catalog.text_of(query.kind, query.name)
+            if query.trigger is not None or query.since is not None:
+                continue
+            since = format_timestamp(chance.choice(times))
+            _, _, select = text.partition(" AS SELECT ")
+            sql = f"REGISTER QUERY late{number} FROM '{since}' AS SELECT {select}"
+            wanted, found = (deltas_of(each, sql) for each in (self.reference, self.session))
+            if wanted != found:
+                raise ScriptFailure(f"{sql}\n  wanted {wanted}\n  found {found}")
+            self.late += isinstance(wanted, Counter)
 
     def both(self, select: str, begin: int, until: int | None) -> Counter[Row] | None:
         """What both answer; None if both refuse."""
@@ -156,6 +172,13 @@ class PastRunner(ScriptWithFiles):
 def attempt(session: Session, sql: str) -> Counter[Row] | str:
     try:
         return Counter(session.sql(sql).rows)
+    except PlaceError as error:
+        return str(error)
+
+
+def deltas_of(session: Session, sql: str) -> Counter[Delta] | str:
+    try:
+        return Counter(session.sql(sql).deltas)
     except PlaceError as error:
         return str(error)
 

@@ -37,13 +37,21 @@ class Town:
 
     def push(self, **cars: tuple[float, float]) -> None:
         """Cars by their numbers: `c1=(x, y)`; odd ones are cabs."""
-        self.second += 1
-        at = f"2026-01-01 12:{self.second // 60:02d}:{self.second % 60:02d}"
+        at = self._next()
         rows = []
         for name, (x, y) in cars.items():
             number = int(name[1:])
             rows.append([number, x, y, at, "cab" if number % 2 else "bus"])
         self.running.push("Cars", rows, time=at)
+
+    def leave(self, number: int) -> None:
+        """A car disappears."""
+        at = self._next()
+        self.running.push("Cars", [{"op": "disappear", "id": number, "ts": at}], time=at)
+
+    def _next(self) -> str:
+        self.second += 1
+        return f"2026-01-01 12:{self.second // 60:02d}:{self.second % 60:02d}"
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ class LocalLog:
         self._cells = cells
         self._background = Background(f"the home {home}")
         self._pacing = Pacing(usual_pace())
-        self.beginning = self._read()
+        self.beginning = self._saved = self._read()
         self._tick = self.beginning.tick
 
     archived: Callable[[], int | None] = staticmethod(lambda: None)
@@ -154,11 +154,12 @@ class LocalLog:
             size += self._storage.write(name, partial(write_tables, tables=state))
         self._storage.replace(BEGINNING, json.dumps(asdict(beginning)).encode("utf-8"))
         self._pacing.state = size
+        self._saved = beginning
         self._sweep(beginning)
 
     def sweep(self) -> None:
         """Remove what nobody needs of what an earlier process has left."""
-        self._sweep(self.beginning)
+        self._sweep(self._saved)
 
     def _sweep(self, beginning: Beginning) -> None:
         """Remove what the states have made superfluous, and what a killed process has left."""

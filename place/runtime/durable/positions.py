@@ -77,7 +77,8 @@ def _named(stream: Stream, packed: pa.Table, texts: pa.ChunkedArray) -> pa.Table
     dictionary = texts.combine_chunks()
     dictionary = dictionary if isinstance(dictionary, pa.Array) else dictionary.chunk(0)
     arrays = [packed.column(0), packed.column(1)]
-    for column, values in zip(stream.columns, packed.columns[3:], strict=True):
+    own = packed.columns[3 : 3 + len(stream.columns)]  # without what the engine keeps beside them
+    for column, values in zip(stream.columns, own, strict=True):
         if column.type is Type.STRING:
             codes = _whole(values).cast(pa.int32())
             arrays.append(pa.DictionaryArray.from_arrays(codes, dictionary))

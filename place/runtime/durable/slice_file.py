@@ -199,8 +199,8 @@ def read_share(
         told = _together([_read(storage, name, each) for each in index.rows])  # of other cells
         return told, sum(length for _, length in index.rows)
     mine = _read(storage, name, index.rows[place.row])
-    named = [item.stream for item in mine if isinstance(item, Segment) and item.stream in streams]
-    keys = [share.keys(streams[stream]) for stream in dict.fromkeys(named)]
+    names = {item.stream for item in mine if isinstance(item, Segment)}
+    keys = [share.keys(streams[stream]) for stream in names & streams.keys()]
     is_valid = share.since <= index.version <= version
     if any(some is None or (len(some) and not is_valid) for some in keys):
         parts = [_read(storage, name, each) for each in index.rows]

@@ -79,10 +79,13 @@ class Repository:
         load: Callable[[int], Catalog],
         *,
         pace: Pace | None = None,
+        has_thread: bool = True,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._storage, self._ticks_after, self._load = storage, ticks_after, load
         self._confirm = confirm
+        self._has_thread = has_thread
+        """Whether it follows the log by itself, or somebody else calls `catch_up` and `archive`."""
         self.pace = pace or Pace()
         self._footers = Footers(storage)
         self._archives: dict[str, StreamArchive] = {}
@@ -146,6 +149,8 @@ class Repository:
         return 0 if self._passed is None else self._newest - self._passed
 
     def _start(self) -> None:
+        if not self._has_thread:
+            return
         self._thread = threading.Thread(target=self._run, name="place-repository", daemon=True)
         self._thread.start()
 
@@ -169,7 +174,7 @@ class Repository:
             is_due = time.monotonic() - since >= self.pace.seconds
             try:
                 waiting = self.catch_up()
-                if is_due or is_closing or waiting >= self.pace.readings or self._is_ripe():
+                if is_due or is_closing or waiting >= self.pace.readings or self.is_due():
                     self.archive(fresh=is_due or is_closing)
                     since = time.monotonic()
                 pause = POLL
@@ -182,8 +187,14 @@ class Repository:
             if is_closing:
                 return
 
-    def _is_ripe(self) -> bool:
+    def is_due(self) -> bool:
+        """Does an interval end with what was taken in?"""
         return any(archive.is_ripe() for archive in self._archives.values())
+
+    def files(self, stream: Stream) -> list[str]:
+        """The files of a stream's table, by their names in the storage."""
+        archive = self._archives[stream.name]
+        return sorted(f"{archive.directory}/{path}" for path in archive.held())
 
     def _failed(self, error: Exception) -> None:
         for name in self._archives:
@@ -380,10 +391,10 @@ class Repository:
             )
         yield found
 
-    def span(self, stream: Stream) -> Span | None:
+    def span(self, stream: Stream, at: int | None = None) -> Span | None:
         """The times that can be asked about; None if nothing is there yet."""
         with self._asked(stream) as archive:
-            return None if archive is None else archive.span()
+            return None if archive is None else archive.span(at)
 
     def objects(
         self, stream: Stream, at: int, box: Box | None = None, keys: frozenset[Key] | None = None

@@ -167,7 +167,10 @@ class StreamArchive:
     def is_ripe(self) -> bool:
         """Does an interval end with what has come?"""
         view = self._view
-        return any(self._cut(self.layout.times(rows), view) is not None for rows in view.recent)
+        if not view.recent:
+            return False
+        times = np.concatenate([self.layout.times(rows) for rows in view.recent])
+        return self._cut(times, view) is not None
 
     def prepare(
         self, captured: Captured, pinned: Collection[int], *, fresh: bool
@@ -313,13 +316,19 @@ class StreamArchive:
             views = [self._view, *self._readers.values()]
         return {each.file.path for view in views for each in view.files}
 
-    def span(self) -> Span | None:
-        """The times that can be asked about."""
+    def span(self, at: int | None = None) -> Span | None:
+        """The times that can be asked about; those around a time that is kept by a pin."""
         view = self._view
         if view.closed is None:
             return None
         begin = self._begin(view)
-        return None if begin is None else Span(begin, max(view.closed, begin))
+        if begin is None:
+            return None
+        if at is not None and at < begin:
+            around = [each for each in view.intervals if each.begin <= at < each.end]
+            if around:
+                return Span(around[0].begin, around[0].end - 1, is_pinned=True)
+        return Span(begin, max(view.closed, begin))
 
     def _begin(self, view: View) -> int | None:
         """Since when everything is there; what is pinned may be older."""

@@ -6,9 +6,10 @@ checkpoint makes each delta come once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from place.runtime.durable import manifest as manifests
@@ -70,3 +71,12 @@ class ChangesSource(DataSource):
         named = self.options.get("queries")
         queries = set(named.split("\n")) if named else None
         return ChangesReader(self.options["root"], queries)
+
+
+def changes_of(spark: SparkSession, root: str, queries: Sequence[str]) -> DataFrame:
+    """The deltas of queries (of all, if none is named) as a streaming DataFrame."""
+    spark.dataSource.register(ChangesSource)
+    reader = spark.readStream.format(NAME).option("root", root)
+    if queries:
+        reader = reader.option("queries", "\n".join(queries))
+    return reader.load()

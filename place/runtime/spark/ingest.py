@@ -29,6 +29,7 @@ from place.runtime.durable.slice_file import read_whole
 from place.runtime.durable.storage import Fill, Storage
 from place.runtime.durable.tick_pace import Budget, TickPace
 from place.runtime.durable.told import packed_told, write_told
+from place.runtime.spark.inputs import EnclosedInput, PackInput
 
 Has = Callable[[Stream], bool]
 """Is there still such a stream?"""
@@ -76,11 +77,11 @@ class IngestLog:
         has: Has,
         reached: Reached,
         confirm: Callable[[], None] = lambda: None,
-        cut: Callable[[Sequence[Told]], Fill] = lambda told: lambda out: write_told(out, told),
+        fill: Callable[[Sequence[Told]], Fill] = lambda told: lambda out: write_told(out, told),
         target: float | None = None,
     ) -> None:
         self._log = log
-        self._cut = cut
+        self._fill = fill
         """What fills a file that is not small: as cells should read it."""
         self.pace = TickPace(target, MOST)
         self._confirm = confirm
@@ -148,7 +149,7 @@ class IngestLog:
             def small(out: pa.NativeFile) -> None:
                 out.write(content)
 
-            fill = self._cut(told) if content is None else small
+            fill = self._fill(told) if content is None else small
 
             size = None
             while size is None:
@@ -187,7 +188,7 @@ class IngestLog:
         if not offers:
             return
         try:
-            logged = self.write_in_parts(_told(offers, self._arrival))[-1]
+            logged = self.write_cut(_told(offers, self._arrival))[-1]
         except Exception as error:  # each of those who wait is told
             for offer in offers:
                 offer.error = error
@@ -195,13 +196,13 @@ class IngestLog:
             for offer in offers:
                 offer.logged = logged
 
-    def write_in_parts(self, told: Sequence[Told]) -> list[Logged]:
+    def write_cut(self, told: Sequence[Told]) -> list[Logged]:
         """Readings and advances in files that are each no more than a tick should take; all of
         them are durable when this returns, or none is there."""
         written: list[Logged] = []
         with self.lock:
             try:
-                for part in self._in_ticks(told):
+                for part in self._cut(told):
                     written.append(self.write(part))
             except BaseException:
                 for each in written:
@@ -209,7 +210,7 @@ class IngestLog:
                 raise
         return written
 
-    def _in_ticks(self, told: Sequence[Told]) -> list[Sequence[Told]]:
+    def _cut(self, told: Sequence[Told]) -> list[Sequence[Told]]:
         if self.pace.target is None:
             return [told]
         budget = self.pace.budget()
@@ -331,3 +332,14 @@ def _told_times(told: Iterable[Told]) -> dict[str | None, int]:
             continue
         reached[each.stream] = max(at, reached.get(each.stream, at))
     return reached
+
+
+def inputs_of(due: Sequence[Logged], most: int) -> list[PackInput | EnclosedInput]:
+    """The inputs of a tick of these files: their contents, if all together are small."""
+    is_small = sum(len(each.content or b"") for each in due) <= most
+    return [
+        PackInput(each.name)
+        if each.content is None or not is_small
+        else EnclosedInput(each.content)
+        for each in due
+    ]

@@ -33,13 +33,13 @@ from place.plan.logical import Plan
 from place.plan.past import Question
 from place.plan.query import Query
 from place.runtime.archive import Archive
+from place.runtime.durable.aside import FAILED
 from place.runtime.durable.deltas import Deltas
 from place.runtime.durable.home import Home
-from place.runtime.durable.kept_ticks import Keep
+from place.runtime.durable.kept_ticks import WRITTEN, Keep
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.positions import Positions, check_has_places, positions_of
-from place.runtime.durable.slice_file import write_cut
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage, StorageFault
 from place.runtime.durable.takeover import cells_of, held, root_of
@@ -50,16 +50,13 @@ from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
 from place.runtime.past_range import check_begins_now
 from place.runtime.recall import recall
-from place.runtime.repository.repository import Repository, TickOfLog
-from place.runtime.spark.changes import NAME as CHANGES
-from place.runtime.spark.changes import ChangesSource
+from place.runtime.spark.archived_ticks import open_repository
+from place.runtime.spark.changes import changes_of
 from place.runtime.spark.checkpoints import Checkpoints
 from place.runtime.spark.deliver import Deliveries
-from place.runtime.spark.ingest import IngestLog, size_of
-from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput
+from place.runtime.spark.ingest import IngestLog, Logged, inputs_of, size_of
+from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput, PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
-from place.runtime.spark.pushed_ticks import take_files, take_singly
-from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
 from place.runtime.store import CatalogStore
 from place.sql.limits import current
@@ -138,12 +135,7 @@ class SparkRuntime:
             lambda stream: stream in self.catalog.streams.values(),
             self.reached,
             self.pipeline.confirm,
-            lambda told: write_cut(
-                self.pipeline.storage,
-                self.pipeline.slicing.cutting,
-                self.catalog.streams.values(),
-                told,
-            ),
+            lambda told: self.pipeline.slicing.fill(self.catalog.streams.values(), told),
             self.tick_seconds,
         )
         self.catalog = Catalog()
@@ -159,19 +151,9 @@ class SparkRuntime:
         self.pipeline.delivered = self.deliveries.delivered
         self.deliveries.deliver()
         self.archive: Archive
-        self.repository = self.archive = Repository(
-            self.pipeline.storage, self._ticks, self._store.load, confirm=self.pipeline.confirm
-        )
-        self.pipeline.archived = lambda: self.repository.passed
+        self.repository = self.archive = open_repository(self.pipeline, self._store.load)
         self.repository.open(0 if last is None else last.tick, self.catalog)
         self._roll_forward()
-
-    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
-        """The ticks of the log after one, for the repository."""
-        for each in self.pipeline.log.after(tick):
-            streams = self.repository.catalog(each.catalog).streams
-            told = gathered(Routing(self.pipeline.storage, each.tick, "", streams), each.inputs)
-            yield TickOfLog(each.tick, each.catalog, told, each.clocks)
 
     def _roll_forward(self) -> None:
         """Make ticks of what was durable and had become none."""
@@ -189,8 +171,27 @@ class SparkRuntime:
                 self.take_singly()
 
     def take_singly(self) -> None:
-        """Make ticks of files that make none together: one that is bad must not stop the rest."""
-        take_singly(self)
+        """Make ticks of files that make none together: one that is bad must not stop the rest.
+
+        A fault of the storage is never the readings' fault: only where a tick without them can be
+        made, and all that a tick may have to write can be written, are they to blame.
+        """
+        with self.pipeline.lock:
+            for logged in self.ingest.due():
+                try:
+                    self._take([logged])
+                except StorageFault:
+                    raise
+                except PlaceError as error:
+                    self.pipeline.storage.prove([*WRITTEN, "manifest"])
+                    self.tick(Entry())
+                    self.ingest.set_aside(logged)
+                    LOG.error(
+                        "%s%s is set aside (place retry puts it back): %s",
+                        logged.name,
+                        FAILED,
+                        error,
+                    )
 
     def tick(self, entry: Entry, seconds: float | None = None) -> Manifest:
         """Run a tick with the catalog as it is; queries that begin may take so many seconds."""
@@ -326,7 +327,7 @@ class SparkRuntime:
             told = told_of(self.catalog, inputs)
             if size_of(told) <= self.pipeline.small:
                 return self._feed_few(told)
-            written = self.ingest.write_in_parts(told)
+            written = self.ingest.write_cut(told)
             deltas: list[Delta] = []
             try:
                 while not self._has_taken(written[-1].number):
@@ -360,7 +361,7 @@ class SparkRuntime:
         with self.ingest.lock:
             if stream is not None and stream not in self.catalog.streams.values():
                 raise ConfigurationError(f'stream "{stream.name}" does not exist')
-            self.ingest.write_in_parts(told)
+            self.ingest.write_cut(told)
 
     def waiting(self) -> tuple[int, int]:
         """The accepted readings, and their bytes, that no tick has taken yet."""
@@ -378,7 +379,16 @@ class SparkRuntime:
         """One tick of what was accepted; None if nothing waits."""
         with self.pipeline.lock:
             due = self.ingest.due()
-            return take_files(self, due) if due else None
+            return self._take(due) if due else None
+
+    def _take(self, due: Sequence[Logged]) -> Manifest:
+        number = due[-1].number
+        inputs = inputs_of(due, self.pipeline.small)
+        manifest = self.tick(Entry(inputs, ingest=number, since=due[0].since))
+        self.ingest.forget(number, {i.file for i in inputs if isinstance(i, PackInput)})
+        size = sum(each.size for each in due)
+        self.ingest.pace.count(int(manifest.metrics["rows"]), size, manifest.metrics["seconds"])
+        return manifest
 
     def answer(self, query: str) -> Answer:
         """The answer of a registered query as of the last tick."""
@@ -477,11 +487,7 @@ class SparkRuntime:
 
     def changes(self, queries: Sequence[str]) -> DataFrame:
         """The deltas of queries (of all, if none is named) as a streaming DataFrame."""
-        self.spark.dataSource.register(ChangesSource)
-        reader = self.spark.readStream.format(CHANGES).option("root", self.pipeline.storage.root)
-        if queries:
-            reader = reader.option("queries", "\n".join(queries))
-        return reader.load()
+        return changes_of(self.spark, self.pipeline.storage.root, queries)
 
 
 if TYPE_CHECKING:

@@ -7,15 +7,17 @@ objects are followed, it names a file that holds their keys, which a task reads 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Sequence
 
 from place.engine.following import Following, TableOf
 from place.engine.matrix import Matrix, Place
 from place.engine.share import changed_queries
-from place.engine.slices import Keys, is_shared
+from place.engine.slices import Keys, Told, is_shared
+from place.model.schema import Stream
 from place.plan.catalog import Catalog
 from place.plan.query import Query
-from place.runtime.durable.slice_file import Cutting, write_keys
-from place.runtime.durable.storage import Storage
+from place.runtime.durable.slice_file import Cutting, write_cut, write_keys
+from place.runtime.durable.storage import Fill, Storage
 
 MANY_KEYS = 1000
 """With more keys than these, tasks of Spark read them from a file."""
@@ -54,6 +56,10 @@ class Slicing:
             if not is_shared(stream) and any(map(len, named)):
                 keys[stream.name] = list(named)
         self.cutting = Cutting(self._matrix, catalog.version, least, keys)
+
+    def fill(self, streams: Iterable[Stream], told: Sequence[Told]) -> Fill:
+        """What fills a file with what was pushed, cut for the cells."""
+        return write_cut(self._storage, self.cutting, streams, told)
 
     def for_tasks(self) -> Cutting | None:
         """How readings are cut by tasks of Spark."""
