@@ -299,7 +299,7 @@ def test_damage_to_what_a_manifest_encloses_is_found(
 
 def test_a_home_of_an_earlier_version_is_refused_in_words(home: Home) -> None:
     home.storage.replace(manifests.name_of(1), b'{"tick":1,"home":"a","format":1}')
-    with pytest.raises(ConfigurationError, match="has format 1, this version of PLACE reads 3"):
+    with pytest.raises(ConfigurationError, match="has format 1, this version of PLACE reads 4"):
         home.open(Keep())
 
 

@@ -163,14 +163,12 @@ class IdleClock:
         """Is there anything that the clock alone changes, so long after the last reading?
 
         Objects time out while there are any. Windows hold readings also of objects that are gone,
-        until the longest of them is over.
+        until the longest of them is over; so long, too, somebody may have to stay.
         """
         if objects and stream.timeout is not None:
             return True
-        windows = [
-            length
-            for query in self._runtime.catalog.queries.values()
-            if stream.name in query.streams
-            for length in (query.dwell or 0, *(window.duration or 0 for window in query.windows))
-        ]
-        return since <= max(windows, default=-1) + (stream.evaluate or 0)
+        queries = self._runtime.catalog.queries.values()
+        here = [query for query in queries if stream.name in query.streams]
+        lengths = [window.duration or 0 for query in here for window in query.windows]
+        lengths += [query.dwell for query in here if query.dwell is not None]
+        return since <= max(lengths, default=-1) + (stream.evaluate or 0)
