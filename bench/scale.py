@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import pickle
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -215,7 +216,7 @@ def _walked(setting: Setting, stream: Stream, tick: int) -> pa.Table:
 def _beside(each: Figures, alone: Figures, setting: Setting) -> Figures:
     """Figures beside the share of a single cell's that they should be."""
     rows, columns = map(int, each.cells.split("x"))
-    objects = _share(setting, rows, columns)
+    objects = _share_of(setting, each)
     return replace(
         each,
         read_of_share=round(each.read / (alone.read * objects), 3),
@@ -231,15 +232,22 @@ def _share(setting: Setting, rows: int, columns: int) -> float:
     return 1 / rows + followed * (1 - 1 / rows)
 
 
+def _share_of(setting: Setting, figures: Figures) -> float:
+    rows, columns = map(int, figures.cells.split("x"))
+    return _share(setting, rows, columns)
+
+
 def cluster(setting: Setting, found: Sequence[Figures]) -> dict[str, float]:
     """What 10 million objects and a million queries, all moving, need on 10 x 10 cells, each a core
-    of ten nodes: bytes and seconds of a tick, by what the largest matrix has measured."""
+    of ten nodes: bytes of a tick by what the largest matrix has measured, seconds by the median of
+    all matrices."""
     objects, queries, rows, columns = 10_000_000, 1_000_000, 10, 10
     alone, last = found[0], found[-1]
     large = Setting(objects, queries)
     known = objects * _share(large, rows, columns)
     rows_now, columns_now = map(int, last.cells.split("x"))
-    known_now = setting.objects * _share(setting, rows_now, columns_now)
+    known_now = setting.objects * _share_of(setting, last)
+    paces = [each.seconds / (setting.objects * _share_of(setting, each)) for each in found]
     deltas = alone.written / setting.objects * objects / (rows * columns)
     return {
         "objects_known_by_a_cell": round(known),
@@ -248,7 +256,7 @@ def cluster(setting: Setting, found: Sequence[Figures]) -> dict[str, float]:
         "written_by_a_cell": round(deltas),
         "read_by_a_node": round(10 * last.read / known_now * known),
         "held_by_a_node": round(10 * last.held / known_now * known),
-        "seconds_of_a_tick": round(last.seconds / known_now * known, 2),
+        "seconds_of_a_tick": round(statistics.median(paces) * known, 2),
         "driver": round(last.driver / (rows_now * columns_now) * rows * columns),
     }
 

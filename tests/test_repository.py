@@ -347,7 +347,7 @@ def test_each_reading_is_archived_once_whenever_a_process_is_killed(
     """The process writes without a pause; the kills come while it feeds, archives and sweeps."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     command = [sys.executable, "-c", KILLED, str(tmp_path), str(times)]
-    subprocess.run(command, check=True, env=environment, timeout=600)
+    subprocess.run(command, check=True, env=environment, timeout=60 + 60 * times)
     with opened(tmp_path) as session:
         second = next_second(session)
         fed(session, range(second, second + 1))

@@ -175,7 +175,7 @@ class Repository:
             try:
                 waiting = self.catch_up()
                 if is_due or is_closing or waiting >= self.pace.readings or self.is_due():
-                    self.archive(fresh=is_due or is_closing)
+                    self.archive()
                     since = time.monotonic()
                 pause = POLL
                 if time.monotonic() - swept >= self.pace.grace / 4:
@@ -254,7 +254,11 @@ class Repository:
     # What is written
 
     def archive(self, *, fresh: bool = True) -> None:
-        """A round: commit what is complete, with the tick that was taken in last."""
+        """A round: commit what is complete, with the tick that was taken in last.
+
+        There is one round for a tick. What a round that is not fresh leaves in memory is in the
+        state that it saves, and in files after the next tick.
+        """
         with self._round:
             with self._intake:
                 tick, current = self._position, self._current
