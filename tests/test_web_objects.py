@@ -147,8 +147,8 @@ def test_a_query_whose_object_is_gone_says_so(page: Page, running: Running, town
     page.open("client")
     page.page.fill("#sql", "REGISTER QUERY led AS SELECT id FROM Cars INSIDE ('M', 8, 45)")
     page.page.click("#register")
-    state = "document.querySelector('[data-query=led] .state').textContent"
-    page.until(f"document.querySelector('[data-query=led]') && {state} === ''")
+    state = "document.querySelector('.mine-query[data-query=led] .state')?.textContent"
+    page.until(f"{state} === ''")
     town.leave(8)
     page.until(f"{state}.includes('Cars 8 is gone')")
     page.page.click("#tab-operator")
