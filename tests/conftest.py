@@ -21,8 +21,9 @@ os.environ.setdefault(
 os.environ |= {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": SECRET}
 
 LONGEST = (
-    *("killed", "local", "scripts", "spark_scripts", "join_search", "demo", "language_search"),
-    *("server_killed", "deadline", "kafka", "local_search", "keyless_search", "pipeline_faults"),
+    *("killed", "scripts", "local", "web_objects", "web", "map_alerts", "spark_scripts"),
+    *("join_search", "kafka", "past_search", "deadline", "demo", "language_search", "map"),
+    *("server_killed", "server_quotas", "local_search", "keyless_search", "pipeline_faults"),
     *("standing_cells", "trigger_search", "server_access", "box_join", "shared_storage"),
     *("tick_log", "pipeline", "java", "papers", "prompt", "progressive"),
 )

@@ -59,7 +59,9 @@ def test_no_answer_is_an_error_of_ours(served: Running) -> None:
         def check(case: Any, chance: Any) -> None:
             nonlocal asked
             for parameter in list(case.path_parameters or ()):
-                if parameter in NAMES and chance.random() < 0.7:  # most names of any letters are of nothing
+                if (
+                    parameter in NAMES and chance.random() < 0.7
+                ):  # most names of any letters are of nothing
                     case.path_parameters[parameter] = chance.choice(NAMES[parameter])
             if case.path.endswith("/updates"):
                 case.query = {"after": "999999-0"}  # an answer that has an end
