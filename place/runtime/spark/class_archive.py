@@ -1,4 +1,4 @@
-"""Spark's classes as Java has them in memory, kept in a file: Spark then starts in half the time.
+"""Spark's classes as Java has them in memory, kept in a file: Spark then starts sooner.
 
 Most of what Java does while Spark starts is to find some ten thousand classes in the jars, to check
 and to link them. Java can write down what it made of them when it ends, and read that the next time
