@@ -25,6 +25,7 @@ from bench import (
     scale,
     serve,
     skew,
+    store,
     stream,
     tick,
     triggers_command,
@@ -65,6 +66,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     pairs.add_parser(benches)
     rules_command.add_parsers(benches)
     cache.add_parser(benches)
+    store.add_parser(benches)
     history.add_parser(benches)
     pipeline.add_parser(benches)
     scale.add_parser(benches)

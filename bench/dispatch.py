@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 import place
 from bench.rivals import Keys, library, told_apart
 from bench.world import Floats, World, calibrate
-from place.engine.cell import Cell, Changes
+from place.engine.cell import Cell
 from place.engine.changes import Change
 from place.engine.columns import Columns
 from place.engine.matrix import Matrix
 from place.engine.objects import Messages
 from place.engine.partial_answers import Found
+from place.engine.query_changes import Changes
 from place.errors import ConfigurationError, InternalError
 from place.kernels.nearest import NearestMatcher
 from place.model.schema import Stream

@@ -63,8 +63,7 @@ class Setting:
 class Figures:
     """Of the largest cell: bytes that it reads in a tick, holds, and writes in a tick (deltas), and
     the seconds of one core that a tick takes; each beside its share of what a single cell has.
-    `driver` are the bytes that pass through the driver in a tick: requests, answers, and parts of
-    answers."""
+    `driver` are the bytes that pass through the driver in a tick: requests and answers."""
 
     cells: str
     read: int
@@ -187,8 +186,6 @@ def _measured(setting: Setting, text: str, catalog: Catalog) -> Figures:
                 results.append(cell.answer(request, known, is_first=False))
                 seconds = max(seconds, time.process_time() - began)
             sent += sum(len(pickle.dumps(result)) for result in results)
-            shared = [file for r in results for file in (r.open, r.parts) if file is not None]
-            sent += sum((Path(directory) / file).stat().st_size for file in shared)
             before = token_of(tick, "scale")
             written = [result.outbox.size if result.outbox else 0 for result in results]
             figures = replace(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import place
-from bench import command as bench
 from place import demo, prompt, tour
-from place.errors import PlaceError
+from place.errors import ConfigurationError, PlaceError
 from place.operate import (
+    amend,
+    backup,
+    config,
     generate,
     history,
     quota,
@@ -23,6 +27,7 @@ from place.operate import (
     status,
     token,
 )
+from place.operate.configuration import configuration_of
 from place.script import command as script
 
 FAULTS_OF_FILES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
@@ -41,6 +46,8 @@ start here:
   place replay --help             recorded readings through queries, into a changelog
   place run --help                a pipeline over files or Kafka that survives being killed
   place serve --home DIR          the same with an HTTP API and a live map
+  place backup --help             a home as one file, while it runs; place restore
+  place config serve              what place.toml and the environment say of its options
   place script tests/scripts      run continuous-query scripts and check them
   place bench match               how fast the matcher is, beside an R-tree and a database
 
@@ -62,21 +69,70 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"place {place.__version__}")
+    _add_config_option(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    commands_of = (demo, tour, prompt, generate, replay, run, serve, rescale, retry, token, quota)
-    for module in (*commands_of, status, history, script, bench):
+    of_data = (demo, tour, prompt, generate, replay, run, serve)
+    of_homes = (rescale, retry, amend, token, quota, backup, status, history)
+    for module in (*of_data, *of_homes, config, script):
         module.add_parser(commands)
+    _add_bench(commands)
     return parser
+
+
+def _add_config_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="options of commands (place.toml where the command runs, or what PLACE_CONFIG names)",
+    )
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """What is asked for: by the command line, by the environment and by the file of settings."""
+    parser = make_parser()
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_config_option(first)
+    named, rest = first.parse_known_args(arguments)
+    if {"-h", "--help", "--version"} & set(rest):  # whatever the file says
+        return parser.parse_args(rest)
+    configuration = configuration_of(parser, os.environ, named.config)
+    configuration.prepare()
+    parsed = parser.parse_args(rest)
+    configuration.fill(parsed)
+    parsed.configuration = configuration
+    if not hasattr(parsed, "run"):
+        parser.print_help()
+        parsed.run = lambda _: 0
+    return parsed
+
+
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Benchmarks are beside the package in a checkout: they need what only developers install, and
+    `bench` would be a rude name among the packages of others."""
+    root = Path(place.__file__).parent.parent
+    if (root / "pyproject.toml").is_file() and (root / "bench" / "command.py").is_file():
+        from bench import command
+
+        command.add_parser(commands)
+        return
+    parser = commands.add_parser("bench", help="measure the kernels (only from a checkout)")
+    parser.add_argument("experiment", nargs=argparse.REMAINDER)
+    parser.set_defaults(run=_without_benchmarks)
+
+
+def _without_benchmarks(_: argparse.Namespace) -> int:
+    raise ConfigurationError(
+        "benchmarks are not in the installed package",
+        hint="take the source distribution or a checkout, and there: make env, then"
+        " .venv/bin/place bench",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; errors of ours end in one readable message and exit code 1."""
-    parser = make_parser()
-    parsed = parser.parse_args(arguments)
-    if not hasattr(parsed, "run"):
-        parser.print_help()
-        return 0
     try:
+        parsed = parse(sys.argv[1:] if arguments is None else arguments)
         return int(parsed.run(parsed))
     except PlaceError as error:
         print(f"place: {error}", file=sys.stderr)

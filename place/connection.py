@@ -40,6 +40,16 @@ class Subscription(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+class PastConnection(Protocol):
+    """A time of the past, which can be asked and not changed."""
+
+    def sql(self, text: str) -> Result:
+        """Execute the SELECTs of a text in order; the last one's result."""
+
+    def answer(self, query: str) -> Rows:
+        """The rows that a registered query answered then."""
+
+
 class Connection(Protocol):
     """Statements and readings in, answers and deltas out."""
 
@@ -57,6 +67,9 @@ class Connection(Protocol):
 
     def answer(self, query: str) -> Rows:
         """The rows of a registered query's answer, in a stable order."""
+
+    def at(self, time: Moment) -> PastConnection:
+        """A time of the past, with the tables, regions and queries of now."""
 
     def subscribe(self, query: str) -> Subscription:
         """Subscribe to a query: its answer as positive deltas, then every delta."""

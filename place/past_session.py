@@ -40,7 +40,11 @@ class PastSession:
     def execute(self, text: str) -> Iterator[Result]:
         """Execute the SELECTs of a text one by one."""
         for offset, sql in split(text):
-            yield self._statements.inform(self._of_then(parse_one(sql, text, offset)))
+            yield self.ask(self.of_then(parse_one(sql, text, offset)))
+
+    def ask(self, statement: s.Statement) -> Result:
+        """The result of a statement about then."""
+        return self._statements.inform(statement)
 
     def answer(self, query: str) -> Rows:
         """The rows that a registered query answered then."""
@@ -49,10 +53,10 @@ class PastSession:
         found = self._statements.inform(told)
         return Rows(found.columns, found.types, found.rows)
 
-    def _of_then(self, statement: s.Statement) -> s.Statement:
+    def of_then(self, statement: s.Statement) -> s.Statement:
         """A statement about now as one about then."""
         if isinstance(statement, s.Explain) and isinstance(statement.target, s.Select):
-            target = self._of_then(statement.target)
+            target = self.of_then(statement.target)
             assert isinstance(target, s.Select)
             return replace(statement, target=target)
         given = getattr(statement, "past", None)

@@ -32,7 +32,8 @@ from place.statements import counted
 HELP = """\
 Statements end with a semicolon and may run over several lines:
   CREATE STREAM, CREATE TABLE, CREATE REGION, CREATE SINK, REGISTER QUERY, CREATE TRIGGER, SELECT,
-  DROP, REFRESH, SHOW STREAMS | TABLES | REGIONS | QUERIES | TRIGGERS | SINKS, DESCRIBE name,
+  INSERT INTO, DELETE FROM, ALTER STREAM, DROP, REFRESH, DESCRIBE name,
+  SHOW STREAMS | TABLES | REGIONS | QUERIES | TRIGGERS | SINKS,
   EXPLAIN [ANALYZE] …, EXPLAIN TRIGGER name
 Deltas are shown as they come: + a row joins an answer, - it leaves it, ! an alert of a trigger.
 Lines that begin with a dot are for the prompt:

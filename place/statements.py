@@ -68,8 +68,8 @@ class Statements:
                 if isinstance(statement, s.Change):
                     waiting.append((statement, sql.strip()))
                     continue
-                results += self._together(waiting)
-                waiting = []
+                together, waiting = waiting, []
+                results += self._together(together)
                 results.append(self.inform(statement))
         finally:  # those before a statement that is wrong take effect
             results += self._together(waiting)
@@ -127,7 +127,7 @@ class Statements:
             except (PlaceError, RecursionError) as error:
                 wrong = error
                 break
-            results.append(Result(_said(statement, is_done=changed is not catalog)))
+            results.append(Result(_said(statement, catalog, changed)))
             catalog = changed
         if catalog is not before:
             try:
@@ -193,9 +193,12 @@ class Statements:
             raise answer_too_large(many.rows, width, select.at) from None
         except OutOfTime:
             raise select_too_slow(select.at) from None
-        rows = tuple(ordered(found.rows))
+        # Trajectories come in the order of their objects and times.
+        way = question.trajectory
+        rows = tuple(ordered(found.rows) if way is None else found.rows)
         message = "; ".join([counted(len(rows), "row"), *question.notes])
-        return Result(message, question.names, question.types, rows)
+        line = None if way is None else way.line
+        return Result(message, question.names, question.types, rows, line=line)
 
     def _question(self, select: s.Select | s.SelectTold) -> Question:
         question = as_of(self._catalog, select)
@@ -217,7 +220,8 @@ class Statements:
         if isinstance(target, s.Name):
             query: Query = self._catalog.find("query", target, verb="EXPLAIN")
         elif isinstance(target, s.RegisterQuery):
-            self._catalog.check_free("query", target.name)
+            if not target.or_replace:
+                self._catalog.check_free("query", target.name)
             query = bind_query(self._catalog, target.name.text, target.select)
             query = replace(query, arrivals=target.arrivals)
         else:
@@ -251,7 +255,8 @@ class Statements:
         """The constraints of a trigger; those of the first row of its tables, if it has some."""
         target = statement.target
         if isinstance(target, s.CreateTrigger):
-            self._catalog.check_free("trigger", target.name)
+            if not target.or_replace:
+                self._catalog.check_free("trigger", target.name)
             query = bind_trigger(self._catalog, target)
         else:
             assert isinstance(target, s.Name)
@@ -356,7 +361,7 @@ def _kind_of(statement: s.Change) -> str:
         return statement.kind
     if isinstance(statement, s.Creation):
         return kind_of(statement).name
-    return "stream" if isinstance(statement, s.ResetTime) else "table"
+    return "stream" if isinstance(statement, s.ResetTime | s.AlterStream) else "table"
 
 
 def _name_of(statement: s.Change) -> str:
@@ -364,16 +369,25 @@ def _name_of(statement: s.Change) -> str:
     return name.text
 
 
-def _said(statement: s.Change, *, is_done: bool) -> str:
+def _said(statement: s.Change, before: Catalog, after: Catalog) -> str:
     """What a change has done, in words; or why there was nothing to do."""
-    what = f'{_kind_of(statement)} "{_name_of(statement)}"'
+    is_done, kind = after is not before, _kind_of(statement)
+    what = f'{kind} "{_name_of(statement)}"'
     if isinstance(statement, s.Drop):
         return f"{what} {'dropped' if is_done else 'is not there'}"
     if isinstance(statement, s.ResetTime):
         return f"{what} begins anew"
+    if isinstance(statement, s.AlterStream):
+        return f"{what} altered"
+    if isinstance(statement, s.InsertRows | s.DeleteRows):
+        sizes = [len(each.contents[fold(_name_of(statement))]) for each in (before, after)]
+        verb = "inserted into" if isinstance(statement, s.InsertRows) else "deleted from"
+        return f"{counted(abs(sizes[1] - sizes[0]), 'row')} {verb} {what}"
     if not isinstance(statement, s.Creation):
         return f"{what} refreshed"
-    return f"{what} {KINDS[_kind_of(statement)].done if is_done else 'exists'}"
+    if statement.or_replace and before.get(kind, _name_of(statement)) is not None:
+        return f"{what} replaced"
+    return f"{what} {KINDS[kind].done if is_done else 'exists'}"
 
 
 def one_line(catalog: Catalog, kind: str, name: str) -> str:
@@ -387,7 +401,9 @@ def masked(sql: str) -> str:
     >>> masked("… TO WEBHOOK (url = 'https://a', secret = 'it''s me')")
     "… TO WEBHOOK (url = 'https://a', secret = '***')"
     """
-    return re.sub(r"(?i)(\b(?:secret|(?:key_)?password)\s*=\s*)'(?:[^']|'')*'", r"\1'***'", sql)
+    return re.sub(
+        r"(?i)(\b(?:secret|authorization|(?:key_)?password)\s*=\s*)'(?:[^']|'')*'", r"\1'***'", sql
+    )
 
 
 def counted(number: int, what: str) -> str:

@@ -25,7 +25,21 @@ LONGEST = (
     *("join_search", "kafka", "past_search", "deadline", "demo", "language_search", "map"),
     *("server_killed", "server_quotas", "local_search", "keyless_search", "pipeline_faults"),
     *("standing_cells", "trigger_search", "server_access", "box_join", "shared_storage"),
-    *("tick_log", "pipeline", "java", "papers", "prompt", "progressive"),
+    *(
+        "feeds",
+        "backup",
+        "server_tenants",
+        "notebooks",
+        "package",
+        "answer_sinks",
+        "recipes",
+        "tick_log",
+        "pipeline",
+        "java",
+        "papers",
+        "prompt",
+        "progressive",
+    ),
 )
 """Files that take longest, which begin first: a process gets a whole file, and the one that would
 begin a long one last would go on alone."""

@@ -94,7 +94,7 @@ def tries(session: Session, sql: str) -> Iterator[bool]:
 
 
 @pytest.mark.usefixtures("ticking")
-@pytest.mark.parametrize("cells", ["1x1", "2x2"])
+@pytest.mark.parametrize("cells", ["1x1", pytest.param("2x2", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "streams"])
 def test_a_select_is_left_between_any_two_pieces(name: str, cells: str) -> None:
     session = begun(cells)
@@ -127,7 +127,7 @@ def test_long_work_is_done_in_pieces(
 
 
 @pytest.mark.usefixtures("ticking")
-@pytest.mark.parametrize("cells", ["1x1", "2x2"])
+@pytest.mark.parametrize("cells", ["1x1", pytest.param("2x2", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_registration_leaves_nothing_behind(name: str, cells: str) -> None:
     session = begun(cells)

@@ -52,6 +52,7 @@ def test_it_ends_by_itself_and_its_deltas_match_the_answers(tmp_path: Path) -> N
         assert (counts[0] % 500, counts[1] % 40) == (0, 0)  # whole steps of each stream
 
 
+@pytest.mark.long
 def test_it_stops_cleanly_when_asked(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "--no-map"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -112,6 +112,12 @@ def test_the_python_of_the_python_page_works() -> None:
         exec(code, scope)
 
 
+def test_the_python_of_the_notebooks_page_works() -> None:
+    (code,) = blocks(DOCS / "notebooks.md", "python")
+    scope: dict[str, object] = {}
+    exec(f"{code}\nshown = live_map(session, 'near', live=False)\nshown.close()", scope)
+
+
 def test_the_prompt_of_the_readme_works() -> None:
     """What stands after `place>` is typed, and what is answered contains the other lines."""
     (transcript,) = re.findall(r"place sql\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

@@ -250,6 +250,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_spark_runs_quietly_on_a_machine_without_java(tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()

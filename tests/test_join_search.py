@@ -385,7 +385,7 @@ def test_local_agrees_with_the_reference(text: str, cells: str, batching: str) -
 
 
 @settings(
-    max_examples=EXAMPLES,
+    max_examples=EXAMPLES // 2,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -56,7 +56,12 @@ def test_no_store_grows_with_the_readings(cells: str, is_read: bool) -> None:
     session, runtime = opened(cells, *([window] if is_read else []))
     for number in range(TICKS):
         runtime.take([told(session, number, EACH), Advance((number + 1) * SECOND - 1)])
-    assert runtime.statistics("Packets") == {"objects": 0, "readings": TICKS * EACH, "late": 0}
+    assert runtime.statistics("Packets") == {
+        "objects": 0,
+        "on_disk": 0,
+        "readings": TICKS * EACH,
+        "late": 0,
+    }
     for worker in runtime.workers:
         assert [store.size for store in stores(worker)] == [0] * len(stores(worker))
         assert max(len(store.keys) for store in stores(worker)) <= 64

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from place.runtime.durable.crash import CELL, OFTEN, POINTS, VARIABLE
+from place.runtime.durable.crash import ANSWER, CELL, OFTEN, POINTS, VARIABLE
 from place.runtime.spark import worker_daemon
 from tests.harness.object_store import SECRET, Bucket
 
@@ -190,12 +190,19 @@ def test_killed_at_a_named_point_on_an_object_store(
     ]
 
 
-@pytest.mark.parametrize("cells", ["1x1", pytest.param("2x2", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("cells", "crash"),
+    [
+        ("1x1", CELL),
+        pytest.param("2x2", CELL, marks=pytest.mark.long),
+        pytest.param("2x2", ANSWER, marks=pytest.mark.long),
+    ],
+)
 def test_a_cell_that_is_killed_in_mid_tick_changes_nothing(
-    cells: str, undisturbed: Undisturbed, tmp_path: Path
+    cells: str, crash: str, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     write_readings(tmp_path)
-    process = start(tmp_path, "--cells", cells, crash=f"{CELL}:9")
+    process = start(tmp_path, "--cells", cells, crash=f"{crash}:9")
     said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said
     assert "the cells are started again (epoch 2)" in said
@@ -222,6 +229,7 @@ def killed_at_random(directory: Path, undisturbed: Undisturbed, kills: int) -> N
     assert subscriber.view() == undisturbed.subscriber.view()
 
 
+@pytest.mark.long
 def test_killed_at_random_moments(undisturbed: Undisturbed, tmp_path: Path) -> None:
     killed_at_random(tmp_path, undisturbed, 4)
 
@@ -333,6 +341,7 @@ def cells_of(driver: int) -> list[int]:
     return [each for each in forked if parents.get(each) in forked and is_below(each)]
 
 
+@pytest.mark.long
 def test_a_full_disk_is_said_and_nothing_is_lost(undisturbed: Undisturbed, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -358,6 +367,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(undisturbed: Undisturbed, tmp_p
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.long
 def test_sigterm_stops_after_the_tick_and_the_next_run_goes_on(
     undisturbed: Undisturbed, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 BATCHINGS = ("one", "random:2")
 
 
-@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS)))
+@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS, every=2)))
 def test_a_worker_goes_on_from_its_arrow_tables(
     path: Path, batching: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,6 +46,7 @@ def test_a_worker_goes_on_from_its_arrow_tables(
                     worker.catalog,
                     self.catalog.arrow_of,
                     save_worker(worker),
+                    files=worker.files,
                 )
                 if turn % 3 == 0 or worker.place.row == turn % 3 - 1
                 else worker
@@ -277,7 +278,7 @@ def joins_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("joins_only")
-@pytest.mark.parametrize(("path", "cells"), list(in_turns(SCRIPTS, ("1x2", "2x1"), every=2)))
+@pytest.mark.parametrize(("path", "cells"), list(in_turns(SCRIPTS, ("1x2", "2x1"), every=4)))
 def test_scripts_by_the_joins_of_large_work(path: Path, cells: str) -> None:
     ScriptRunner(read_script(path), opener("local", cells), Batching.parse("each")).run()
 

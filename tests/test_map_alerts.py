@@ -279,7 +279,7 @@ def test_the_operator_sees_the_constraints_of_a_trigger(page: Page, running: Run
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1180, 390])
+@pytest.mark.parametrize("width", [pytest.param(1180, marks=pytest.mark.long), 390])
 def test_a_trigger_is_composed_followed_and_dropped(
     browser: Any, running: Running, town: Town, width: int
 ) -> None:

@@ -45,6 +45,7 @@ def test_status_tells_counts_sizes_and_times(
     assert status["tick"] == 4
     assert status["streams"]["Cars"] == {
         "objects": 1,
+        "on_disk": 0,
         "readings": 1,
         "late": 1,
         "bad": 0,
@@ -80,6 +81,7 @@ def test_status_fits_80_columns() -> None:
         "kept": 100_000,
         "kept_from": 12_245_678,
         "set_aside": ["ingest/000000012345-abcdef.arrow.failed"],
+        "past_faults": {},
         "clients": {
             "a_client_with_a_long_name": {
                 "queries": 10_000,

@@ -191,6 +191,7 @@ def test_the_conservative_cache_keeps_at_least_the_answer() -> None:
 # Files
 
 
+@pytest.mark.long
 def test_a_run_writes_all_files_and_the_same_seed_writes_the_same(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     again.mkdir()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests import test_join_search, test_keyless_search, test_language_search, test_trigger_search
 from tests.harness.past import run_past, with_archives
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "30"))
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 SCRIPTS = {
     "language": test_language_search.scripts(),

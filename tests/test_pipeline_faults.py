@@ -19,6 +19,7 @@ from place.engine.slices import UNORDERED, Segment
 from place.errors import ConfigurationError, PlaceError, StatementError
 from place.model.clock import Clock
 from place.model.segment import make_segment
+from place.operate.amend import amend_home
 from place.operate.status import read_status
 from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.sinks import WebhookTarget
@@ -26,6 +27,7 @@ from place.runtime.durable.storage import StorageFault, StorageFull
 from place.runtime.durable.webhook import signature
 from place.runtime.intake.pushed import readings_of
 from place.runtime.interface import tick_of
+from place.runtime.repository.amend import Amended
 from place.runtime.spark import deliver, pipeline
 from place.runtime.spark.pipeline import Pipeline
 from place.session import Session
@@ -50,6 +52,20 @@ def test_a_late_disappearance_is_set_aside(tmp_path: Path) -> None:
         assert runtime_of(session).statistics("Cars")["late"] == 1
     (path,) = (tmp_path / "home" / "quarantine").iterdir()
     assert "late: its time 2026-01-01 00:00:02" in path.read_text("utf-8")
+
+
+def test_a_late_reading_is_put_into_the_past(tmp_path: Path) -> None:
+    asked = "SELECT id, x FROM Cars AS OF '2026-01-01 00:00:06'"
+    with opened(tmp_path / "home") as session:
+        session.sql(f"{CARS} WITH (archive = 'all')")
+        session.push("Cars", [reading(1, 1, 1, 3)], time=(START + 4) * 1_000_000)
+        session.push("Cars", [reading(1, 2, 1, 9)], time=(START + 9) * 1_000_000)
+        session.push("Cars", [reading(1, 7, 1, 5), reading(2, 8, 1, 5)])
+        session.advance((START + 10) * 1_000_000)
+        assert session.sql(asked).rows == ((1, 1.0),)
+    assert amend_home(tmp_path / "home") == [Amended("Cars", 2, 0, 1)]
+    with opened(tmp_path / "home") as session:
+        assert session.sql(asked).rows == ((1, 7.0), (2, 8.0))
 
 
 def test_a_quiet_sink_survives_a_restart(tmp_path: Path) -> None:
@@ -215,7 +231,7 @@ def test_a_tick_that_fails_takes_its_statement_or_push_back(
 ) -> None:
     home = tmp_path / "home"
     fails = [0]
-    as_it_is = Pipeline._answer
+    as_it_is = Pipeline._posted
 
     def full(self: Pipeline, *arguments: Any) -> Any:
         if fails[0]:
@@ -223,7 +239,7 @@ def test_a_tick_that_fails_takes_its_statement_or_push_back(
             raise StorageFull("no space left")
         return as_it_is(self, *arguments)
 
-    monkeypatch.setattr(Pipeline, "_answer", full)
+    monkeypatch.setattr(Pipeline, "_posted", full)
     with opened(home) as session:
         session.sql(CARS)
         session.push("Cars", [reading(1, 1, 1, 1)], time=(START + 1) * 1_000_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -379,6 +380,30 @@ def test_each_reading_is_archived_once_whenever_a_process_is_killed(
     ).fetchone()
     assert counted is not None
     assert counted[0] == counted[1] == 3 * (second - 1000)
+
+
+def test_killed_before_its_first_commit_an_archive_begins_again(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from tests.test_repository import COLUMNS, fed, opened
+with opened(Path(sys.argv[1])) as session:
+    session.sql(f"CREATE STREAM Cars {COLUMNS} WITH (archive = 'all')")
+    fed(session, range(1000, 1010))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment["PLACE_CRASH_AT"] = "archive:2"
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    killed = subprocess.run(command, env=environment, check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    with opened(tmp_path) as session:
+        repository, stream = repository_of(session), stream_of(session)
+        assert repository.faults == {}
+        found = repository.readings(stream, 0, 2000 * SECOND)
+        assert found.table.num_rows == 27
+    with opened(tmp_path) as session:
+        found = repository_of(session).readings(stream_of(session), 0, 2000 * SECOND)
+        assert found.table.num_rows == 27
 
 
 def test_what_is_pinned_can_be_asked_about_however_old_it_is(tmp_path: Path) -> None:

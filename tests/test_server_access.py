@@ -26,8 +26,8 @@ CREATE TABLE Owners (id BIGINT, owner STRING) AS VALUES (1, 'Ann');
 CREATE REGION Downtown AS RECTANGLE (0, 0, 5, 5);
 REGISTER QUERY theirs AS SELECT id FROM Cars;
 """
-EVERYBODY = {"admin", "client", "ingest", "nobody"}
-READERS = {"admin", "client"}
+EVERYBODY = {"admin", "client", "ingest", "viewer", "monitor", "nobody"}
+READERS, ASKERS = {"admin", "client", "viewer"}, {"admin", "client"}
 ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/"): EVERYBODY,
     ("GET", "/docs"): EVERYBODY,
@@ -36,25 +36,28 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/health"): EVERYBODY,
     ("POST", "/login"): EVERYBODY,
     ("POST", "/logout"): EVERYBODY,
-    ("GET", "/me"): {"admin", "client", "ingest"},
-    ("GET", "/metrics"): {"admin"},
-    ("POST", "/sql"): READERS,
+    ("GET", "/me"): EVERYBODY - {"nobody"},
+    ("GET", "/metrics"): {"admin", "monitor"},
+    ("POST", "/sql"): ASKERS,
     ("GET", "/queries"): READERS,
     ("GET", "/queries/{name}"): READERS,
-    ("POST", "/queries/{name}/resume"): READERS,
+    ("POST", "/queries/{name}/resume"): ASKERS,
     ("GET", "/queries/{name}/answer"): READERS,
     ("GET", "/queries/{name}/constraints"): READERS,
     ("GET", "/queries/{name}/updates"): READERS,
     ("WS", "/queries/{name}/updates"): READERS,
-    ("GET", "/queries/{name}/webhooks"): READERS,
-    ("POST", "/queries/{name}/webhooks"): READERS,
-    ("DELETE", "/queries/{name}/webhooks/{number}"): READERS,
-    ("GET", "/quotas"): READERS,
+    ("GET", "/queries/{name}/webhooks"): ASKERS,
+    ("POST", "/queries/{name}/webhooks"): ASKERS,
+    ("DELETE", "/queries/{name}/webhooks/{number}"): ASKERS,
+    ("GET", "/quotas"): ASKERS,
     ("PUT", "/quotas/{name}"): {"admin"},
     ("DELETE", "/quotas/{name}"): {"admin"},
     ("GET", "/streams"): READERS,
+    ("GET", "/past"): READERS,
     ("POST", "/streams/{name}/readings"): {"admin", "ingest"},
     ("POST", "/streams/{name}/disappear"): {"admin", "ingest"},
+    ("GET", "/streams/{name}/osmand"): {"admin", "ingest"},
+    ("POST", "/streams/{name}/osmand"): {"admin", "ingest"},
     ("POST", "/advance"): {"admin", "ingest"},
     ("GET", "/map/about"): READERS,
     ("GET", "/map/roads/{stream}"): READERS,
@@ -88,6 +91,8 @@ def tokens(served: Running) -> dict[str, str]:
         "client": store.create_token("ann", "client"),
         "other": store.create_token("bob", "client"),
         "ingest": store.create_token("sensor", "ingest"),
+        "viewer": store.create_token("ann", "viewer"),
+        "monitor": store.create_token("grafana", "monitor"),
         "revoked": store.create_token("carl", "admin"),
     }
     store.revoke_token(made["revoked"].split("_")[1])
@@ -163,7 +168,7 @@ def test_every_route_with_every_role(
     fields = {"json": BODIES[path]} if path in BODIES else {}
     if method == "GET":
         fields = {}
-    for who in ("admin", "client", "ingest", "nobody", "wrong", "revoked", "basic"):
+    for who in (*sorted(EVERYBODY), "wrong", "revoked", "basic"):
         token = tokens.get(who)
         if who == "wrong":
             token = "place_000000000000_" + "0" * 64

@@ -214,6 +214,19 @@ def test_who_watches_a_query_that_is_dropped_is_told(served: Running, cars: Cars
     assert closed.value.rcvd.code == 4404
 
 
+def test_who_watches_a_query_that_is_replaced_goes_on(served: Running, cars: Cars) -> None:
+    served.sql("REGISTER QUERY moved AS SELECT id FROM Cars INSIDE (0, 0, 5, 5)")
+    cars.push((1, 1.0), (2, 4.0), (3, 7.0))
+    view = View()
+    with served.listen("moved") as socket:
+        read_until(socket, view, [[1], [2]])
+        served.sql("REGISTER OR REPLACE QUERY moved AS SELECT id FROM Cars INSIDE (3, 0, 8, 5)")
+        read_until(socket, view, [[2], [3]])
+        assert [(delta["sign"], delta["row"]) for delta in view.seen[2:]] == [(-1, [1]), (1, [3])]
+        cars.push((2, 1.0))
+        read_until(socket, view, [[3]])
+
+
 def test_a_query_of_the_same_name_does_not_tell_of_the_one_before(
     served: Running, cars: Cars
 ) -> None:

@@ -193,6 +193,7 @@ def killed(child: Child, kills: int) -> None:
     assert "\tat " not in log, "Java has written a stack"
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_under_load(child: Child) -> None:
     killed(child, 1)
 

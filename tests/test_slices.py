@@ -22,6 +22,8 @@ from place.model.schema import Stream
 from place.runtime.durable.slice_file import Cutting, read_share, read_whole, write_cut, write_keys
 from place.runtime.durable.storage import Damaged, Storage
 from place.runtime.local import LocalRuntime
+from place.runtime.spark.inputs import AdvanceInput, FloorsInput, MovedInput
+from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.slicing import Slicing
 from place.session import Session
 from tests.harness.pipeline import CARS, START, opened, reading, runtime_of, write_csv
@@ -237,7 +239,7 @@ def test_a_state_of_all_rows_becomes_one_of_its_own() -> None:
             one.take([Segment("Cars", some_cars(second))])
         catalog = runtime.catalog
         runtime.workers = [
-            load_worker(w.place, catalog, catalog.arrow_of, save_worker(w), w.threads)
+            load_worker(w.place, catalog, catalog.arrow_of, save_worker(w), w.threads, w.files)
             for w in runtime.workers
         ]
         assert all(worker.share.is_whole for worker in runtime.workers)
@@ -285,3 +287,10 @@ def test_cells_on_spark_read_their_slices(kind: str, tmp_path: Path) -> None:
         assert list(run(session, source if kind == "files" else "")) == expected
     with opened(home, matrix=Matrix(2, 1)) as session:
         assert sorted(session.answer("around1")) == expected[-1]["around1"]
+
+
+def test_what_cells_tell_each_other_is_no_reading(tmp_path: Path) -> None:
+    """The archive reads the ticks of the log again, also those in which queries begin."""
+    routing = Routing(Storage(str(tmp_path)), 1, "", {})
+    inputs = [FloorsInput({"Cars": 5}), MovedInput("segments/moved.arrow"), AdvanceInput(7)]
+    assert gathered(routing, inputs) == [Advance(7)]

@@ -42,6 +42,24 @@ BROKEN = {  # by the first field: the row, and what the reason says
 }
 
 
+def test_a_source_goes_on_where_it_was_when_its_stream_is_altered(tmp_path: Path) -> None:
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    with opened(tmp_path / "home") as session:
+        session.sql(f"{CARS} FROM FILES ('{incoming}', format = 'csv')")
+        session.sql("REGISTER QUERY seen AS SELECT id FROM Cars WINDOW 1 HOUR")
+        write_csv(incoming / "1.csv", [reading(1, 1, 1, 1), reading(2, 9, 9, 9)])
+        session.drain()
+        session.sql("ALTER STREAM Cars SET (lateness = '5 seconds')")
+        write_csv(incoming / "2.csv", [reading(3, 1, 1, 20), reading(4, 1, 1, 16)])
+        session.drain()
+    with opened(tmp_path / "home") as session:
+        write_csv(incoming / "3.csv", [reading(5, 1, 1, 40)])
+        session.drain()
+        counts = session.runtime.statistics("Cars")
+        assert (counts["readings"], counts["late"]) == (5, 0)
+
+
 def test_files_of_all_kinds_are_picked_up(tmp_path: Path) -> None:
     incoming = tmp_path / "incoming"
     incoming.mkdir()

@@ -16,17 +16,13 @@ from place.script.blocks import read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import Batching, ScriptRunner
 
-SCRIPTS = [
-    path
-    for path in find_scripts([Path(__file__).parent / "scripts"])
-    if path.parent.name != "past" or not path.stem.startswith("late")  # no query begins then here
-]
+SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 WAYS = [("1x1", "each"), ("2x2", "random:1"), ("1x2", "random:1"), ("2x2", "each")]
 
 
 def chosen() -> Iterator[ParameterSet]:
     for number, (path, way) in enumerate(zip(SCRIPTS, cycle(WAYS), strict=False)):
-        is_short = number % 5 == 0 or path.parent.name == "recovery"
+        is_short = number % 10 == 0 or path.parent.name == "recovery" or path.stem == "late"
         marks = () if is_short else (pytest.mark.long,)
         yield pytest.param(path, way, marks=marks, id=f"{path.parent.name}/{path.stem}")
 

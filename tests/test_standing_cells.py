@@ -258,6 +258,7 @@ def test_the_cells_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
         assert log.read_text() == "ready\n"
 
 
+@pytest.mark.long
 def test_a_process_that_ends_without_closing_is_quiet(tmp_path: Path) -> None:
     began = subprocess.run(
         [sys.executable, "-c", DRIVER, str(tmp_path / "home"), "leave"],

@@ -1,5 +1,5 @@
-"""Random scripts about stays, several areas and motion: the local runtime sends what the reference
-sends, however readings fall into ticks and cells."""
+"""Random scripts about stays, several areas, motion and ways: the local runtime sends what the
+reference sends, however readings fall into ticks and cells."""
 
 import os
 
@@ -17,6 +17,7 @@ OPTIONS = [
     "space = 'wgs84'",
 ]
 VALUES = ["id", "SPEED()", "HEADING()", "kind", "INSIDE (0, 0, 3, 3)", "ROUND(SPEED(), 1)"]
+VALUES += ["PATH INSIDE (1, 1, 3, 3)", "CROSSING LINE ((1 0, 3 5))"]
 CONDITIONS = ["SPEED() > 1", "HEADING() < 180", "kind = 'a'", "SPEED() IS NULL", "x > 2"]
 
 
@@ -26,7 +27,13 @@ def area(draw: st.DrawFn) -> str:
 
 @st.composite
 def selects(draw: st.DrawFn) -> str:
-    """A query with a stay, areas joined in some way, a window or kNN, or speeds alone."""
+    """A query with a stay, areas joined in some way, a window or kNN, speeds alone, or pairs."""
+    if draw(st.integers(0, 9)) == 0:
+        near = draw(st.sampled_from(["1", "2.5", "300000"]))
+        shown = draw(st.sampled_from(["a.id, b.id", "a.id, ROUND(CPA(a, b, '3 seconds'), 3)"]))
+        return f"SELECT {shown} FROM Cars a, Cars b WHERE CPA(a, b, '3 seconds') < {near}"
+    if draw(st.integers(0, 9)) == 0:
+        return "SELECT id, CROSSING_TIME() AS crossed FROM Cars CROSSING LINE ((0 3, 3 3, 4 0))"
     condition = draw(st.sampled_from(["", "", *CONDITIONS]))
     where = f" WHERE {condition}" if condition else ""
     values = ", ".join(draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=3)))
@@ -44,6 +51,16 @@ def selects(draw: st.DrawFn) -> str:
                 f" INSIDE {area(draw)} OR INSIDE {area(draw)}",
                 f" OUTSIDE {area(draw)} AND INSIDE {area(draw)}",
                 f" OUTSIDE {area(draw)} WINDOW {length} SECONDS",
+                f" INSIDE {area(draw)} LEAVE BEYOND {length}",
+                f" INSIDE {area(draw)} CONFIRM {draw(st.integers(2, 4))} READINGS",
+                f" INSIDE {area(draw)} CONFIRM 2 READINGS AND OUTSIDE {area(draw)}",
+                f" INSIDE {area(draw)} LEAVE BEYOND {length} AND OUTSIDE {area(draw)}",
+                f" PATH INSIDE {area(draw)}",
+                f" INSIDE {area(draw)} WITHIN NEXT '{length} seconds'",
+                f" CROSSING LINE ((1 0, 3 5)) OR PATH INSIDE {area(draw)}",
+                f" PATH INSIDE {area(draw)} WINDOW {length} SECONDS",
+                f" INSIDE {area(draw)} AND NOT PATH INSIDE {area(draw)}",
+                " CROSSING LINE ((0 4, 2 2, 2 0)) kNN (2, 1, 1)",
                 f" INSIDE {area(draw)} OR INSIDE {area(draw)} kNN (2, 1, 1)",
                 "",
             ]
@@ -55,7 +72,7 @@ def selects(draw: st.DrawFn) -> str:
 @st.composite
 def scripts(draw: st.DrawFn) -> str:
     options = ["motion = TRUE", *draw(st.lists(st.sampled_from(OPTIONS), unique=True))]
-    columns = "id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING"
+    columns = "id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING, ts TIMESTAMP"
     blocks = [f"statement ok\nCREATE STREAM Cars ({columns}) WITH ({', '.join(options)})"]
     clock, queries = 0.0, 0
     is_late = any("lateness" in option for option in options)

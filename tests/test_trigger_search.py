@@ -18,7 +18,7 @@ from place.errors import StatementError
 from tests.harness.scene import HAPPENINGS, Scene, run
 from tests.harness.search import TableSpec, World, numbers, shape
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "50"))
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 

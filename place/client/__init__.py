@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -48,9 +49,13 @@ class Client:
 
     def sql(self, text: str) -> Result:
         """Execute the statements of a text in order; the last one's result, without deltas."""
-        found = self._ask("POST", "/sql", json={"sql": text})
+        return self._execute({"sql": text})
+
+    def _execute(self, body: dict[str, str]) -> Result:
+        found = self._ask("POST", "/sql", json=body)
         rows = tuple(tuple(row) for row in found["rows"])
-        return Result(found["message"], tuple(found["columns"]), _types(found), rows)
+        columns, line = tuple(found["columns"]), found["line"]
+        return Result(found["message"], columns, _types(found), rows, line=line)
 
     def push(self, stream: str, rows: Any, time: Moment | None = None) -> Pushed:
         """Push readings; how many were taken, and how many are known to be late.
@@ -80,6 +85,10 @@ class Client:
         """The rows of a registered query's answer as of the last tick, in a stable order."""
         found = self._ask("GET", f"/queries/{_quoted(query)}/answer")
         return Rows(found["columns"], _types(found), found["rows"])
+
+    def at(self, time: Moment) -> PastClient:
+        """A time of the past, which can be asked and not changed, as `session.at`."""
+        return PastClient(self._execute, write_time(time))
 
     def subscribe(self, query: str, after: str | None = None) -> RemoteSubscription:
         """Subscribe to a query: its answer as positive deltas, then every delta.
@@ -122,6 +131,26 @@ class Client:
         if not reply.is_success:
             raise error_of(reply.status_code, reply.content)
         return reply.json()
+
+
+class PastClient:
+    """Answers SELECTs as of one time on a server, with the tables, regions and queries of now."""
+
+    def __init__(self, execute: Callable[[dict[str, str]], Result], time: str) -> None:
+        self._execute, self._time = execute, time
+
+    def __repr__(self) -> str:
+        return f"<client of {self._time}>"
+
+    def sql(self, text: str) -> Result:
+        """Execute the SELECTs of a text in order; the last one's result."""
+        return self._execute({"sql": text, "at": self._time})
+
+    def answer(self, query: str) -> Rows:
+        """The rows that a registered query answered then."""
+        name, time = query.replace('"', '""'), self._time.replace("'", "''")
+        found = self._execute({"sql": f"SELECT * FROM QUERY \"{name}\" AS OF '{time}'"})
+        return Rows(found.columns, found.types, found.rows)
 
 
 def _quoted(name: str) -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from place.engine.columns import Dictionary
 from place.engine.layout import bounding_boxes
-from place.model.shape import Rectangle
-from place.model.space import Space
+from place.model.shape import Circle, Rectangle
+from place.model.space import METRES_PER_DEGREE, Space
 from place.model.types import Type
 from place.plan.expression import (
     And,
@@ -25,6 +25,7 @@ from place.plan.expression import (
     In,
     IsTruth,
     Lies,
+    Near,
     Not,
     Or,
 )
@@ -83,6 +84,8 @@ def boxes_of(
             return ANYTHING
         case Lies(x=Column(source=number) as x, y=Column() as y) if number == source and positive:
             return _around(condition, x.index, y.index)
+        case Near(x=Column(source=number) as x, y=Column() as y) if number == source and positive:
+            return _beside(condition, x.index, y.index)
         case In(operand=Column(source=number) as column, values=values) if number == source:
             if not positive or not all(isinstance(value, Constant) for value in values):
                 return ANYTHING
@@ -97,6 +100,25 @@ def _around(condition: Lies, x: int, y: int) -> Boxes:
     exact = condition.space is Space.PLANAR and isinstance(condition.area, Rectangle)
     boxes: list[Box] = [{x: (x1, x2), y: (y1, y2)} for x1, y1, x2, y2 in found]
     return Boxes(tuple(boxes), exact)
+
+
+def _beside(condition: Near, x: int, y: int) -> Boxes:
+    """Boxes that hold all places that are near a region. On the sphere those of a polygon or a
+    rectangle are bounded by their latitudes alone."""
+    area, far = condition.area, condition.distance
+    if isinstance(area, Circle):
+        found = bounding_boxes(Circle(area.x, area.y, area.r + far), condition.space)
+        return Boxes(tuple({x: (x1, x2), y: (y1, y2)} for x1, y1, x2, y2 in found), False)
+    boxes: list[Box] = []
+    for x1, y1, x2, y2 in bounding_boxes(area, condition.space):
+        size = max(abs(x1), abs(y1), abs(x2), abs(y2), far)
+        if condition.space is Space.PLANAR:
+            reach = far + 1e-9 * size
+            boxes.append({x: (x1 - reach, x2 + reach), y: (y1 - reach, y2 + reach)})
+        else:
+            height = far / METRES_PER_DEGREE + 1e-6
+            boxes.append({y: (y1 - height, y2 + height)})
+    return Boxes(tuple(boxes), False)
 
 
 def _all_of(parts: list[Boxes]) -> Boxes:

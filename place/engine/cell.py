@@ -8,7 +8,7 @@ changes of its queries' answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +31,13 @@ from place.engine.operators.region_join import RegionJoin
 from place.engine.partial_answers import Found, PartialAnswer, is_merged
 from place.engine.presence import Presence
 from place.engine.queries import Queries
+from place.engine.query_changes import Changes
+from place.engine.reserves import Reserves
 from place.engine.retention import Retained
+from place.engine.store_files import StoreFiles
 from place.engine.stores import Stores
 from place.engine.surroundings import Surroundings
-from place.engine.tick import Due, Tick, due_at
+from place.engine.tick import Due, Tick, by_instants
 from place.engine.trigger_content import TriggerContent
 from place.engine.triggers import Triggers
 from place.kernels.arrays import Longs
@@ -48,24 +51,6 @@ MANY_FOCALS = 1024
 MANY_FORMS = 1024
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Queries that come and go between two ticks.
-
-    `tables` are the rows of the tables that registered queries read, `contents` what their windows
-    already hold. `stage` puts what happens at one instant in order. A query that is asked once may
-    have to run in the cells of a registered one: `beside` is the name of that one.
-    """
-
-    instant: int
-    register: Sequence[Query] = ()
-    drop: Sequence[str] = ()
-    tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    contents: Mapping[str, pa.Table] = field(default_factory=dict)
-    stage: int = 0
-    beside: str | None = None
-
-
 class Cell:
     """Stores, queries, region joins and chains of one cell of the matrix."""
 
@@ -75,6 +60,7 @@ class Cell:
         streams: Iterable[Stream],
         dictionary: Dictionary | None = None,
         threads: int = 1,
+        files: StoreFiles | None = None,
     ) -> None:
         self.place = place
         self.dictionary = Dictionary() if dictionary is None else dictionary
@@ -108,6 +94,7 @@ class Cell:
             self.counters,
             threads,
         )
+        self.reserves = Reserves(place, stores, self.chains, self.joins, self.dictionary, files)
         self._order = FilterOrder(self.dictionary)
         self._retained = Retained(known)
         self._many_focals = MANY_FOCALS
@@ -132,19 +119,22 @@ class Cell:
         """
         if not len(self.queries) and not len(self.triggers):
             # Without queries only the last state of each object matters.
+            self.reserves.expect(told)
             self.stores.take({name: messages for name, (messages, _) in told.items()})
+            self.reserves.shrink(until)
             return []
         if not self._retained.names & told.keys():
             return self._take(after, until, told, heard, stage)
         # Which objects are let go of depends on the instant, and that may decide what is found at
         # the next instant; so a tick of a stream with retention goes instant by instant.
         found: list[Found] = []
-        dues = [due for _, due in (*told.values(), *heard.values())]
-        for instant in np.unique(np.concatenate(dues)).tolist():
-            now, said = due_at(told, instant), due_at(heard, instant)
-            found += self._take(after, instant, now, said, stage)
+        self.reserves.expect(told)
+        for instant, now, said in by_instants(told, heard):
+            found += self._take(after, instant, now, said, stage, is_part=True)
             after = instant
-        return found + self._take(after, until, {}, {}, stage)
+        found += self._take(after, until, {}, {}, stage, is_part=True)
+        self.reserves.shrink(until)
+        return found
 
     def _take(
         self,
@@ -153,12 +143,11 @@ class Cell:
         told: Mapping[str, Due],
         heard: Mapping[str, Due],
         stage: int,
+        is_part: bool = False,
     ) -> list[Found]:
-        windows = {key.subject for key in self.joins if key.readings}
-        listened = {name: due for name, due in heard.items() if name in windows}
-        held = self.chains.windowed()
-        joined = {name: due for name, due in heard.items() if name in held}
-        tick = self.stores.open(after, until, told, listened, self._named_now(), joined)
+        if not is_part:
+            self.reserves.expect(told)
+        tick = self._open(after, until, told, heard)
         for name, versions in tick.objects.items():
             self.counters.read((name, False), len(versions))
         for name, readings in tick.readings.items():
@@ -173,18 +162,35 @@ class Cell:
         turned = self._order.look(tick, self.queries, self.joins, self._passes, self.polygons)
         self.stores.close(tick)
         self._settle(has_polygons=bool(tick.regions))
-        for name in self._retained.names - self.stores.region_rows.keys():
-            if told and not self.chains.reach_everywhere(name):
-                store = self.stores.subjects[name]
-                self._retained.evict(name, store, self.joins, tick, name in moved)
+        if told:
+            self._retained.let_go(self.stores, self.chains, self.joins, tick, moved)
+        if not is_part:  # or what the rest of the tick needs would be let go of
+            self.reserves.let_go(tick, moved)
         for number, compiled in turned:
             self._turn(number, compiled)
         self._forget_focals()
         return found
 
-    def _named_now(self) -> list[tuple[str, str, int]]:
-        """The query tables that name focal objects: their name, the stream of these, the column."""
-        return [named for named, queries in self._named.items() if queries]
+    def recall(
+        self, after: int, until: int, told: Mapping[str, Due], heard: Mapping[str, Due]
+    ) -> bool:
+        """Take from the disk what regions will be over in a tick. Was anything there? Then these
+        objects may expire in the tick, too."""
+        if not self.reserves.may_move:
+            return False
+        return self.reserves.follow(self._open(after, until, told, heard))
+
+    def _open(
+        self, after: int, until: int, told: Mapping[str, Due], heard: Mapping[str, Due]
+    ) -> Tick:
+        """Open a tick. `named` are the query tables that name focal objects: their name, the stream
+        of these, the column."""
+        windows = {key.subject for key in self.joins if key.readings}
+        listened = {name: due for name, due in heard.items() if name in windows}
+        held = self.chains.windowed()
+        joined = {name: due for name, due in heard.items() if name in held}
+        named = [named for named, queries in self._named.items() if queries]
+        return self.stores.open(after, until, told, listened, named, joined)
 
     def _run(self, tick: Tick, marks: Marks, stage: int, ended: Sequence[int] = ()) -> list[Found]:
         """Run a tick: the region joins find pairs, then the chains make changes of them."""
@@ -267,12 +273,16 @@ class Cell:
         triggers = [query for query in changes.register if query.trigger is not None]
         self._begin_triggers(triggers, changes, is_known=is_known)
         others = [query for query in changes.register if query.trigger is None]
+        self.reserves.prepare(others, changes.instant, changes.beside)
         marks += self._begin(others, changes)
+        self.reserves.begin()
         tick = Tick(changes.instant, changes.instant)
         found = self._run(tick, Marks.joined(marks), changes.stage, ended)
         self._settle(has_polygons=bool(ended))
         self._forget(ended)
         self._forget_focals()
+        if ended:
+            self.reserves.shrink(changes.instant)
         return [] if is_known else found
 
     def _begin_triggers(
@@ -338,7 +348,7 @@ class Cell:
         numbers = self.queries.add_alike(others)
         self.chains.begin_alike(numbers, others)
         there = 0 if first.key.readings else len(self.stores.subjects[first.subject])
-        self.counters.begin_all(numbers, _reads(first), there)
+        self.counters.begin_all(numbers, first.counted_with, there)
         self._join(first).add_alike(numbers, others)
         if first.has_choice and not first.key.readings:
             for number in numbers.tolist():
@@ -350,7 +360,7 @@ class Cell:
         is_new = self.chains.begin(number, compiled, changes.tables)
         store = self.stores.subjects.get(compiled.subject)
         there = 0 if compiled.key.readings or store is None else len(store)
-        self.counters.begin(number, _reads(compiled), there)
+        self.counters.begin(number, compiled.counted_with, there)
         chain = self.chains.of(number)
         assert chain is not None
         chain.begin(number, changes.contents.get(query.name))
@@ -358,7 +368,7 @@ class Cell:
         if compiled.shape.candidates is not None and is_new and compiled.has_regions:
             base = self.queries.add_candidates(compiled)
             self.chains.add_candidates(base, compiled)
-            self.counters.begin(base, _reads(compiled), 0)
+            self.counters.begin(base, compiled.counted_with, 0)
         needs_regions = compiled.shape.candidates is None or base != number
         if needs_regions and not query.is_join:
             self._join(compiled).add(base, compiled)
@@ -441,7 +451,7 @@ class Cell:
         compiled = replace(compiled, asked=old.asked, shape=old.shape)
         self.queries.replace(number, compiled)
         self.joins[old.key].move_to(number, self._join(compiled), compiled)
-        self.counters.begin(number, _reads(compiled), 0)
+        self.counters.begin(number, compiled.counted_with, 0)
         if self.joins[old.key].is_empty:
             del self.joins[old.key]
 
@@ -487,8 +497,3 @@ class Cell:
     def knowledge(self, number: int) -> Knowledge:
         """What is known about the order of the filters of a query."""
         return self._order.knowledge(number)
-
-
-def _reads(compiled: Compiled) -> tuple[object, ...]:
-    """What a query reads together with others, as rows are counted."""
-    return (compiled.subject, compiled.key.readings), compiled.key

@@ -175,9 +175,11 @@ class Workshop:
                 assert isinstance(stream, Stream)
                 ranks = reading_ranks(stream)
                 return Window(window, stream, _kept(shape), ranks, dictionary)
-            case DwellSpec(duration=duration, is_standing=is_standing):
+            case DwellSpec() as stays:
                 assert self.store is not None
-                return Dwell(self.store, duration, is_standing)
+                return Dwell(
+                    self.store, stays.duration, stays.is_standing, stays.entered, stays.confirm
+                )
             case PreviousSpec(previous=previous):
                 assert self.store is not None
                 needed, ranks = shape.needed[previous], reading_ranks(self.store.relation)

@@ -62,6 +62,15 @@ class Change:
             for name, row, instant in zip(names, rows, instants, strict=True)
         ]
 
+    def take(self, rows: Longs) -> Change:
+        """Some of the rows."""
+        return replace(
+            self,
+            instants=self.instants if isinstance(self.instants, int) else self.instants[rows],
+            columns=tuple(column.take(pa.array(rows)) for column in self.columns),
+            owners=None if self.owners is None else self.owners[rows],
+        )
+
     def by_query(self) -> list[Change]:
         """The same, each change of one query."""
         if self.owners is None:
@@ -122,12 +131,7 @@ def _told(change: Change) -> Change | None:
     kept = np.flatnonzero(tells[change.owners])
     if not len(kept):
         return None
-    return replace(
-        change,
-        instants=change.instants if isinstance(change.instants, int) else change.instants[kept],
-        columns=tuple(column.take(pa.array(kept)) for column in change.columns),
-        owners=change.owners[kept],
-    )
+    return change.take(kept)
 
 
 def _settled_few(group: list[Change]) -> list[Change]:

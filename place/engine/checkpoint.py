@@ -19,6 +19,8 @@ from place.engine.history import History
 from place.engine.matrix import Place
 from place.engine.missing import Gaps
 from place.engine.objects import Messages, Objects
+from place.engine.store_files import StoreFiles
+from place.engine.stored_run import pack_runs, unpack_runs
 from place.engine.timeline import Timeline
 from place.engine.worker import MANY_TEXTS, Worker
 from place.model.schema import Column, Stream, tracked
@@ -29,6 +31,8 @@ Checkpoint = dict[str, pa.Table]
 """Arrow tables by name."""
 
 META, TEXTS, SUBJECTS = "meta", "texts", "subjects"
+RUNS = "\0runs"
+"""The runs of disk stores; no stream can have this name."""
 STORES = ("subjects", "others", "region_rows")
 
 
@@ -44,6 +48,11 @@ def save_worker(worker: Worker) -> Checkpoint:
         for name, waiting in line.pending.items():
             if waiting:
                 state[f"{number}/pending/{name}"] = pack_messages(Messages.joined(waiting))
+        disks = {name: r.disk for name, r in line.cell.reserves.of.items() if not r.disk.is_empty}
+        for name, disk in disks.items():
+            state[f"{number}/waiting/{name}"] = pack_messages(disk.waiting.all_messages())
+        if disks:
+            state[f"{number}/{RUNS}"] = pack_runs({name: disks[name].runs for name in disks})
         contents = line.cell.contents()
         for chain, (_, held) in enumerate(contents):
             state[f"{number}/held/{chain}"] = held
@@ -52,6 +61,7 @@ def save_worker(worker: Worker) -> Checkpoint:
                 "streams": sorted(line.streams),
                 "instant": line.instant,
                 "held": [names for names, _ in contents],
+                "flushed": {name: disk.flushed for name, disk in disks.items()},
             }
         )
     for name, history in worker.histories.items():
@@ -78,6 +88,18 @@ def save_worker(worker: Worker) -> Checkpoint:
     return state
 
 
+def save_whole(worker: Worker) -> Checkpoint:
+    """All that a worker knows, what it has on the disk among it: it holds that from now on."""
+    worker.hold_all()
+    return save_worker(worker)
+
+
+def stored_files(state: Checkpoint) -> set[str]:
+    """The files of disk stores that a state names."""
+    tables = [table for name, table in state.items() if name.endswith(f"/{RUNS}")]
+    return {run.name for table in tables for some in unpack_runs(table).values() for run in some}
+
+
 def save_subjects(worker: Worker, stream: str) -> Checkpoint:
     """The objects of a stream that this worker holds, and the texts of its codes."""
     store = worker.timelines[frozenset((stream,))].cell.stores.subjects[stream]
@@ -86,12 +108,17 @@ def save_subjects(worker: Worker, stream: str) -> Checkpoint:
 
 
 def load_worker(
-    place: Place, catalog: Catalog, table_of: TableOf, state: Checkpoint, threads: int = 1
+    place: Place,
+    catalog: Catalog,
+    table_of: TableOf,
+    state: Checkpoint,
+    threads: int = 1,
+    files: StoreFiles | None = None,
 ) -> Worker:
     """A worker that goes on where the saved one stopped."""
     meta: dict[str, Any] = json.loads(state[META].column(0)[0].as_py())
     codes = _Codes(state, catalog)
-    worker = Worker(place, threads, codes.dictionary)
+    worker = Worker(place, threads, codes.dictionary, files)
     worker.catalog = catalog
     plain = {stream.name: stream for stream in catalog.streams.values()}
     streams = {name: tracked(stream) for name, stream in plain.items()}
@@ -110,11 +137,19 @@ def load_worker(
             threads,
             saved["instant"],
             worker.dictionary,
+            files,
         )
         worker.timelines[named] = line
         for kind in STORES:
             for name, store in getattr(line.cell.stores, kind).items():
                 codes.fill(store, state[f"{number}/{kind}/{name}"])
+        line.cell.reserves.instant = line.instant
+        stored = unpack_runs(state.get(f"{number}/{RUNS}"))
+        for name, reserve in line.cell.reserves.of.items():
+            disk = reserve.disk
+            if f"{number}/waiting/{name}" in state:
+                disk.flushed, disk.runs = saved["flushed"][name], stored.get(name, [])
+                disk.restore(codes.waiting(streams[name], state[f"{number}/waiting/{name}"]))
         for name in line.pending:
             waiting = state.get(f"{number}/pending/{name}")
             if waiting is not None:

@@ -62,6 +62,14 @@ class Dictionary:
         chosen: NDArray[np.int32] = known[encoded.indices.fill_null(0).to_numpy()]
         return chosen
 
+    def find(self, texts: pa.Array) -> NDArray[np.int32]:
+        """The codes of many texts, −1 for those that have none, and for NULL."""
+        encoded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+        held = [self._codes.get(text, -1) for text in encoded.dictionary.to_pylist()]
+        known = np.array([*held, -1], np.int32)
+        found: NDArray[np.int32] = known[encoded.indices.fill_null(len(held)).to_numpy()]
+        return found
+
     def hashes(self) -> NDArray[np.int64]:
         """A number for each code that follows from its text alone, whatever the process."""
         fresh = self.texts[len(self._hashes) :]

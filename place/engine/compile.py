@@ -40,12 +40,15 @@ from place.engine.operator_specs import (
 )
 from place.errors import InternalError
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED
+from place.model.schema import Stream
 from place.model.shape import Rectangle, Shape
 from place.model.space import Space
 from place.model.types import Row, Type
 from place.plan.expression import (
     Column,
     Expression,
+    Lies,
+    Near,
     columns_of,
     conjunction,
     conjuncts,
@@ -53,12 +56,14 @@ from place.plan.expression import (
     substitute,
 )
 from place.plan.logical import (
+    Confirm,
     Distinct,
     Dwell,
     Group,
     Inside,
     Join,
     Knowledge,
+    Leave,
     MeetRegions,
     NearestK,
     PairPrevious,
@@ -85,6 +90,8 @@ class _Clauses:
     joined: list[int]
     area: Shape | Around | None = None
     dwell: int | None = None
+    leave: Leave | None = None
+    confirm: Confirm | None = None
     table: QueryTable | None = None
     previous: int | None = None
     nearest: NearestK | None = None
@@ -105,6 +112,10 @@ def _clauses_of(plan: Plan) -> _Clauses:
                 found.area = area
             case Dwell(duration=duration):
                 found.dwell = duration
+            case Leave():
+                found.leave = node
+            case Confirm():
+                found.confirm = node
             case MeetRegions(table=table):
                 found.table = table
             case PairPrevious(previous=previous):
@@ -167,9 +178,10 @@ def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
     width = len(asked.sources)
     below = {asked.subject} | ({clauses.table.source} if clauses.table else set())
     # How long an object stays does not depend on WHERE, which is then asked above.
-    low = [c for c in clauses.conditions if sources_of(c) <= below and clauses.dwell is None]
+    low = [c for c in clauses.conditions if sources_of(c) <= below and not asked.counts_stays]
     high = [c for c in clauses.conditions if c not in low]
     high += clauses.join_conditions
+    low += _near(asked, clauses)
     readings = clauses.window is not None or clauses.previous is not None
     shape, constants, joins = _shape_of(asked, clauses, high, width, readings)
     alone = [c for c in low if sources_of(c) <= {asked.subject}]
@@ -255,7 +267,8 @@ def _shape_of(
     else:
         read += clauses.group.groups
         read += [a.argument for a in clauses.group.aggregates if a.argument is not None]
-    needed = _needed(asked, read)
+    entered = _entered(asked, clauses)
+    needed = _needed(asked, [*read, *_read_by_stays(asked, clauses, entered)])
 
     def put(column: Column) -> Column:
         return replace(column, index=needed[column.source].index(column.index))
@@ -272,6 +285,9 @@ def _shape_of(
     )
     if clauses.dwell is not None:
         lower.append(DwellSpec(clauses.dwell, not isinstance(clauses.area, Around)))
+    if entered is not None:
+        confirm = None if clauses.confirm is None else clauses.confirm.readings
+        lower.append(DwellSpec(0, True, substitute(entered, put), confirm))
     if clauses.previous is not None:
         lower.append(PreviousSpec(asked.subject, clauses.previous))
     if joins is not None and has_order:
@@ -315,6 +331,40 @@ def _shape_of(
         candidates=replace(asked, name="", nearest=None) if clauses.nearest else None,
     )
     return shape, tuple(constants.constants), joins
+
+
+def _near(asked: Query, clauses: _Clauses) -> list[Expression]:
+    """Who may be in a region that objects leave only beyond a distance: who is no farther away."""
+    if clauses.leave is None:
+        return []
+    x, y = _place_of(asked)
+    return [Near(x, y, clauses.leave.area, clauses.leave.distance, asked.space)]
+
+
+def _entered(asked: Query, clauses: _Clauses) -> Expression | None:
+    """Who lies in a region that objects leave beyond a distance, or that readings confirm."""
+    node = clauses.leave or clauses.confirm
+    if node is None:
+        return None
+    x, y = _place_of(asked)
+    return Lies(x, y, node.area, asked.space)
+
+
+def _read_by_stays(asked: Query, clauses: _Clauses, entered: Expression | None) -> list[Expression]:
+    """What the operator of stays reads: the place; where readings count, the time of each."""
+    if entered is None or clauses.confirm is None:
+        return [] if entered is None else [entered]
+    relation = asked.sources[asked.subject].relation
+    assert isinstance(relation, Stream)
+    assert relation.time is not None
+    return [entered, _column(asked, asked.subject, relation.time)]
+
+
+def _place_of(asked: Query) -> tuple[Column, Column]:
+    relation = asked.sources[asked.subject].relation
+    assert relation.x is not None
+    assert relation.y is not None
+    return _column(asked, asked.subject, relation.x), _column(asked, asked.subject, relation.y)
 
 
 def _needed(asked: Query, read: Sequence[Expression]) -> Needed:

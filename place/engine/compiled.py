@@ -102,13 +102,18 @@ class Compiled:
         return self.key.subject
 
     @property
+    def counted_with(self) -> tuple[object, ...]:
+        """What it reads together with others, as rows are counted."""
+        return (self.subject, self.key.readings), self.key
+
+    @property
     def is_spatial(self) -> bool:
-        return self.asked.inside is not None or self.asked.query_table is not None
+        return self.asked.met_area is not None or self.asked.query_table is not None
 
     @property
     def is_twice(self) -> bool:
         """Has it an INSIDE of its own beside a query table?"""
-        return self.asked.inside is not None and self.asked.query_table is not None
+        return self.asked.met_area is not None and self.asked.query_table is not None
 
     @property
     def filtered(self) -> tuple[int, ...]:
@@ -150,7 +155,7 @@ def may_have_likes(compiled: Compiled) -> bool:
         asked.form is not None
         and not asked.is_join
         and asked.window is None
-        and asked.dwell is None
+        and not asked.counts_stays
         and asked.groups is None
         and asked.nearest is None
         and asked.query_table is None

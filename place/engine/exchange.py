@@ -106,7 +106,7 @@ class Holdings:
                 continue
             history = self.histories[name]
 
-            for (kind, line), parts in self._held(name).items():
+            for (kind, line), parts in self._held(name, keys).items():
                 some = [self._of_row(history.stream, messages, keys) for messages in parts]
                 some = [messages for messages in some if len(messages)]
                 if some:
@@ -117,8 +117,9 @@ class Holdings:
                 state[json.dumps([LOOSE, name, []])] = pa.table({"": pa.array([], pa.int8())})
         return state
 
-    def _held(self, name: str) -> dict[tuple[str, frozenset[str]], list[Messages]]:
-        """What is held of a stream, by its kind and the timeline that holds it."""
+    def _held(self, name: str, keys: Keys) -> dict[tuple[str, frozenset[str]], list[Messages]]:
+        """What is held of a stream, by its kind and the timeline that holds it; of what is on the
+        disk only the objects of these keys."""
         history, nowhere = self.histories[name], frozenset[str]()
         found = {
             (BASE, nowhere): [history.base.all_messages()],
@@ -127,11 +128,27 @@ class Holdings:
         for streams, line in self.timelines.items():
             if name in streams:
                 found[NOW, streams] = [line.cell.stores.subjects[name].messages()]
+                for messages in self._on_disk(line, history.stream, keys):
+                    lasts = line.cell.reserves.lasts(name, messages, line.instant)
+                    found[NOW, streams].append(messages.take(np.flatnonzero(lasts)))
+                    if len(streams) == 1:  # who has expired was there before
+                        lost = ~lasts & (history.base.find_all(messages.keys) < 0)
+                        found[BASE, nowhere].append(messages.take(np.flatnonzero(lost)))
                 found[PENDING, streams] = line.pending[name]
         if name in self.gaps:
             found[KNOWN, nowhere] = [self.gaps[name].known.messages()]
             found[WAITING, nowhere] = self.gaps[name].waiting
         return found
+
+    def _on_disk(self, line: Timeline, stream: Stream, keys: Keys) -> list[Messages]:
+        if keys is None:
+            return line.cell.reserves.present(stream.name)
+        numbers: Longs = (
+            self.dictionary.codes(keys).astype(np.int64)
+            if stream.key_type is Type.STRING
+            else keys.to_numpy()
+        )
+        return line.cell.reserves.present_of(stream.name, numbers)
 
     def _of_row(self, stream: Stream, messages: Messages, keys: Keys) -> Messages:
         chosen = self.is_mine(stream, messages.keys) & self._among(stream, messages.keys, keys)

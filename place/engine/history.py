@@ -10,7 +10,7 @@ that there is nothing to keep but its readings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,9 @@ HISTORY = 10_000
 """How many readings every stream keeps for later windows; the option `history` keeps more."""
 SLACK = 4
 """Old readings are dropped only when a history is exceeded by this part (a quarter) of itself."""
+
+Present = Callable[[Longs], Sequence[Messages]]
+"""The objects of keys that there are now, wherever they are kept."""
 
 
 @dataclass
@@ -66,14 +69,14 @@ class History:
         if len(messages):
             self.fresh.append(messages)
 
-    def fold(self, closed: int, slowest: int | None, now: Sequence[Objects]) -> None:
+    def fold(self, closed: int, slowest: int | None, now: Present) -> None:
         """Take the fresh readings, drop those that are too many, and remember the state before the
         rest.
 
         `closed` is the last complete instant of the stream, `slowest` that of the slowest stream,
-        or None while one of the streams has sent nothing. `now` are the stores of objects before
-        they take the fresh readings. Readings are dropped only when they are clearly more than a
-        history holds, because dropping costs time.
+        or None while one of the streams has sent nothing. `now` gives objects by their keys as they
+        are before they take the fresh readings. Readings are dropped only when they are clearly
+        more than a history holds, because dropping costs time.
         """
         is_much = self._is_much(closed)
         if is_much and self._rises_at_once(closed, slowest):
@@ -169,19 +172,15 @@ class History:
         last = last.take(np.flatnonzero(last_of_each(taken, self.base.scratch())))
         self._put(last.keys, last.times, ~last.gone, last.rows)
 
-    def _remember(self, keys: Longs, now: Sequence[Objects]) -> None:
+    def _remember(self, keys: Longs, now: Present) -> None:
         """Remember the present state of objects that send their first reading since the floor."""
         if self.stream.key is None:
             return
         unknown = np.unique(keys[self.base.find_all(keys) < 0])
         self.base.take_all(unknown)
-        for store in now:
-            slots = store.find_all(unknown)
-            here = np.flatnonzero((slots >= 0) & store.alive[slots])
-            if len(here):
-                at = slots[here]
-                rows = store.columns.take(at).widened(self.stream.columns)
-                self._put(unknown[here], store.times[at], np.ones(len(here), np.bool_), rows)
+        for known in now(unknown) if len(unknown) else ():
+            rows = known.rows.widened(self.stream.columns)
+            self._put(known.keys, known.times, np.ones(len(known), np.bool_), rows)
 
     def lose(self, expired: Messages) -> None:
         """Objects that expired, with their last readings."""

@@ -23,6 +23,11 @@ class Matrix:
     rows: int = 1
     columns: int = 1
 
+    def answer_cell(self, name: str) -> int:
+        """The number of the cell that puts the answer of a query together, where several hold it;
+        numbers are places in `places()`."""
+        return zlib.crc32(name.encode("utf-8")) % (self.rows * self.columns)
+
     def places(self) -> list[Place]:
         """All cells."""
         return [Place(self, row, c) for row in range(self.rows) for c in range(self.columns)]
@@ -35,6 +40,11 @@ class Place:
     matrix: Matrix
     row: int = 0
     column: int = 0
+
+    @property
+    def number(self) -> int:
+        """Its place among all cells."""
+        return self.row * self.matrix.columns + self.column
 
     def has_objects(self, keys: NDArray[np.int64], texts: Dictionary | None) -> Bools | None:
         """Which keys are objects of this cell's row; None for all. `texts` where keys are codes."""

@@ -44,7 +44,7 @@ class NewRegions:
             rows = index.add(number, owners, fan, compiled.mode)
             self._lay_owners(rows, fan, owners, store, table)
             return rows
-        if query.inside is not None:
+        if query.met_area is not None:
             return self.add_alike(np.array([number]), [compiled])
         count = len(compiled.boxes)  # a region without a place
         mode = compiled.mode if count == 1 else TOUCHED
@@ -56,7 +56,7 @@ class NewRegions:
         """The rows of the regions of queries that are alike but for names and places, and have no
         query table."""
         first, index = compiled[0], self._index
-        areas = [each.asked.inside for each in compiled]
+        areas = [each.asked.met_area for each in compiled]
         if areas[0] is None:
             if len(first.boxes) != 1:
                 parts = zip(numbers.tolist(), compiled, strict=True)

@@ -172,6 +172,14 @@ class Objects:
         rows, gone = self.columns.take(slots), np.zeros(len(slots), np.bool_)
         return Messages(self.keys[slots], self.times[slots], gone, rows)
 
+    def messages_of(self, keys: Longs) -> Messages:
+        """The last messages of those of these keys that are alive."""
+        slots = self.find_all(keys)
+        slots = slots[slots >= 0]
+        slots = slots[self.alive[slots]]
+        rows, gone = self.columns.take(slots), np.zeros(len(slots), np.bool_)
+        return Messages(self.keys[slots], self.times[slots], gone, rows)
+
     def all_messages(self) -> Messages:
         """The last messages of all keys that have a slot; keys without an object are marked as
         gone."""

@@ -103,10 +103,13 @@ class NearestSpec:
 
 @dataclass(frozen=True)
 class DwellSpec:
-    """Objects that have been in their regions, which stand still or move, for so long."""
+    """Objects that have been in their regions, which stand still or move, for so long; or, with a
+    condition `entered`, since it held of them, or of so many readings in a row."""
 
     duration: int
     is_standing: bool
+    entered: Expression | None = None
+    confirm: int | None = None
 
 
 @dataclass(frozen=True)

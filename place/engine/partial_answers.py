@@ -15,6 +15,7 @@ from place.engine.compiled import QueryShape
 from place.engine.flow import Flow, Marks
 from place.engine.matrix import Matrix
 from place.engine.operator_specs import DistinctSpec, FirstSpec, GroupSpec, NearestEachSpec
+from place.kernels.arrays import Bools
 from place.plan.query import Query
 
 
@@ -34,17 +35,24 @@ class PartialAnswer:
 
     def of_query(self, name: str) -> PartialAnswer | None:
         """The part of one query, without the others that were found with it, or None."""
-        places = [i for i, query in enumerate(self.queries) if query.name == name]
-        if not places:
-            return None
-        place = places[0]
-        flow = self.flow.take(np.flatnonzero(self.flow.queries == place))
-        mine = np.flatnonzero(flow.marks.queries == place)
-        first = np.zeros(len(mine), np.int64)
-        marks = Marks(first, flow.marks.instants[mine], flow.marks.signs[mine])
-        flow = replace(flow, queries=np.zeros(len(flow.queries), np.int64), marks=marks)
-        ended = (0,) if place in self.ended else ()
-        return replace(self, queries=(self.queries[place],), flow=flow, ended=ended)
+        is_mine = np.array([query.name == name for query in self.queries])
+        return self.of(is_mine) if is_mine.any() else None
+
+    def of(self, chosen: Bools) -> PartialAnswer:
+        """The part of some of the queries, by their places."""
+        if chosen.all():
+            return self
+        places = np.cumsum(chosen) - 1
+        flow = self.flow.take(np.flatnonzero(chosen[self.flow.queries]))
+        mine = np.flatnonzero(chosen[flow.marks.queries])
+        marks = flow.marks
+        marks = Marks(places[marks.queries[mine]], marks.instants[mine], marks.signs[mine])
+        return replace(
+            self,
+            queries=tuple(self.queries[place] for place in np.flatnonzero(chosen)),
+            flow=replace(flow, queries=places[flow.queries], marks=marks),
+            ended=tuple(int(places[place]) for place in self.ended if chosen[place]),
+        )
 
 
 Found = Change | PartialAnswer

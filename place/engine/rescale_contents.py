@@ -49,7 +49,7 @@ def rescaled_contents(held: Sequence[Held], place: Place, queries: Iterable[Quer
     for each in held:
         query = known[each.names[0]]
         kind = triggers if query.trigger is not None else joins if query.is_join else windows
-        kind = stays if query.dwell is not None else kind
+        kind = stays if query.counts_stays else kind
         kind.append(Held(each.place, each.names, _plain(each.table)))
     return [
         *_windows(windows, place, known),

@@ -1,4 +1,4 @@
-"""KeptTicks: which objects a cell keeps (GPAC, section 3.3; PLACE's predicate-based windows).
+"""Retention: which objects a cell keeps (GPAC, section 3.3; PLACE's predicate-based windows).
 
 A stream may promise how fast its objects move and how often they report. An object outside of
 every region grown by the way that a region can move until then will have reported again before it
@@ -12,16 +12,17 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from place.engine.chains import Chains
 from place.engine.compiled import JoinKey
 from place.engine.objects import Objects
 from place.engine.operators.region_join import RegionJoin
+from place.engine.stores import Stores
 from place.engine.tick import Tick
 from place.engine.versions import Versions
 from place.kernels.arrays import Bools, Floats
 from place.kernels.bulk import TOUCHED, match_bulk
-from place.model.schema import KeptTicks, Stream
+from place.model.schema import Stream
 from place.model.space import METRES_PER_DEGREE, Space
-from place.model.time import SECOND
 
 
 def grown(boxes: Floats, space: Space, reach: float) -> Floats:
@@ -44,9 +45,9 @@ class Retained:
 
     def __init__(self, streams: Iterable[Stream]) -> None:
         self._reach = {
-            stream.name: _way(stream.retention)
+            stream.name: stream.retention.reach
             for stream in streams
-            if stream.retention is not None
+            if stream.retention is not None and stream.storing is None
         }
 
     @property
@@ -54,7 +55,20 @@ class Retained:
         """The names of these streams."""
         return set(self._reach)
 
-    def evict(
+    def let_go(
+        self,
+        stores: Stores,
+        chains: Chains,
+        joins: Mapping[JoinKey, RegionJoin],
+        tick: Tick,
+        moved: set[str],
+    ) -> None:
+        """A tick is over, in which regions have moved over the objects of some streams."""
+        for name in self.names - stores.region_rows.keys():
+            if not chains.reach_everywhere(name):
+                self._evict(name, stores.subjects[name], joins, tick, name in moved)
+
+    def _evict(
         self,
         name: str,
         store: Objects,
@@ -79,12 +93,6 @@ class Retained:
             if key.subject == name:
                 kept |= _held(store, tested, key, join, self._reach[name])
         store.evict(np.flatnonzero(tested & ~kept))
-
-
-def _way(retention: KeptTicks) -> float:
-    """How far around a region objects are kept."""
-    way: float = retention.cache * retention.max_speed * retention.report_every / SECOND
-    return way
 
 
 def _held(store: Objects, tested: Bools, key: JoinKey, join: RegionJoin, reach: float) -> Bools:

@@ -200,3 +200,11 @@ def changed_queries(before: Catalog, after: Catalog) -> tuple[set[str], list[Que
         ]
         old, new = old + again, new + again
     return reset, old, new
+
+
+def by_streams(queries: Sequence[Query]) -> Iterable[tuple[frozenset[str], list[Query]]]:
+    """The queries of each timeline."""
+    found: dict[frozenset[str], list[Query]] = {}
+    for query in queries:
+        found.setdefault(query.streams, []).append(query)
+    return found.items()

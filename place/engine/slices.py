@@ -124,11 +124,12 @@ def rows_of_keys(column: pa.ChunkedArray | pa.Array, rows: int) -> Longs:
     indices = None
     if pa.types.is_dictionary(texts.type):
         texts, indices = texts.dictionary, texts.indices.to_numpy()
-    found: Longs = _hashes(texts.cast(pa.string())) % rows
+    found: Longs = text_hashes(texts.cast(pa.string())) % rows
     return found if indices is None else found[indices]
 
 
-def _hashes(texts: pa.StringArray) -> Longs:
+def text_hashes(texts: pa.StringArray) -> Longs:
+    """The checksum of each text, as `Dictionary.hashes` has it."""
     if not len(texts):
         return np.empty(0, np.int64)
     _, offsets, data = texts.buffers()

@@ -44,6 +44,8 @@ class Stores:
         self.subjects: dict[str, Objects] = {}
         self.others: dict[str, Objects] = {}
         self.region_rows: dict[str, Objects] = {}
+        self.recall: Callable[[str, Longs], None] = lambda stream, keys: None
+        """Takes objects of this row from the disk, where a stream has some there."""
         for stream in streams:
             self.subjects[stream.name] = Objects(stream, dictionary, threads=threads)
             if stream.key is None:  # its store stays empty: it has readings only
@@ -82,6 +84,11 @@ class Stores:
                 if not isinstance(stores[name].relation, Stream):
                     del stores[name]
 
+    def holding(self, stream: str) -> list[Objects]:
+        """The stores with the objects of a stream, those of other rows among them."""
+        others = [self.others[stream]] if stream in self.others else []
+        return [self.subjects[stream], *others]
+
     # Focal objects
 
     def where(self, store: Objects, slots: Longs) -> Floats:
@@ -102,6 +109,8 @@ class Stores:
             here, there = np.flatnonzero(mask), np.flatnonzero(~mask)
             parts = [(self.subjects[stream], here, True), (self.others[stream], there, False)]
         for store, chosen, is_mine in parts:
+            if is_mine:
+                self.recall(stream, keys[chosen])
             slots = store.take_all(keys[chosen])
             fresh = np.unique(slots[store.leads[slots] < 0])
             if len(fresh):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -49,7 +49,16 @@ class Tick(Span):
         return merged_values(found)
 
 
-def due_at(told: Mapping[str, Due], instant: int) -> dict[str, Due]:
+def by_instants(
+    told: Mapping[str, Due], heard: Mapping[str, Due]
+) -> Iterator[tuple[int, dict[str, Due], dict[str, Due]]]:
+    """The messages of each stream, one instant after the other."""
+    dues = [due for _, due in (*told.values(), *heard.values())]
+    for instant in np.unique(np.concatenate(dues)).tolist():
+        yield instant, _due_at(told, instant), _due_at(heard, instant)
+
+
+def _due_at(told: Mapping[str, Due], instant: int) -> dict[str, Due]:
     """The messages of each stream at one instant."""
     found = {}
     for name, (messages, due) in told.items():

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from place.engine.cell import Cell, Changes
+from place.engine.cell import Cell
 from place.engine.columns import Columns, Dictionary
 from place.engine.matrix import Place
 from place.engine.objects import Messages, Objects
 from place.engine.operators.contract import NEVER
 from place.engine.partial_answers import Found
+from place.engine.query_changes import Changes
+from place.engine.store_files import StoreFiles
 from place.engine.tick import Due
 from place.kernels.arrays import Bools, Longs
 from place.model.clock import ceil_all
@@ -38,11 +40,12 @@ class Timeline:
         threads: int,
         at: int,
         dictionary: Dictionary,
+        files: StoreFiles | None = None,
     ) -> None:
         self.streams = {stream.name: stream for stream in streams}
         self.instant = at
         self.dictionary = dictionary
-        self.cell = Cell(place, self.streams.values(), dictionary, threads)
+        self.cell = Cell(place, self.streams.values(), dictionary, threads, files)
         self.queries: dict[str, Query] = {}
         self.pending: dict[str, list[Messages]] = {name: [] for name in self.streams}
         self.expired: dict[str, list[Messages]] = {name: [] for name in self.streams}
@@ -57,22 +60,28 @@ class Timeline:
 
     def advance(self, until: int, stage: int = 0) -> list[Found]:
         """Take all instants up to `until` in one tick of the cell."""
-        told: dict[str, Due] = {}
-        heard: dict[str, Due] = {}
-        for name in self.streams:
-            ready = self._ready(name, until)
-            if ready is not None:
-                heard[name] = ready
-            if self.streams[name].key is None:  # readings without objects
-                continue
-            with_expiries = self._with_expiries(self.streams[name], ready, until)
-            if with_expiries is not None:
-                told[name] = with_expiries
+        ready = {name: self._ready(name, until) for name in self.streams}
+        heard = {name: due for name, due in ready.items() if due is not None}
+        told = self._told(ready, until)
+        if self.cell.recall(self.instant, until, told, heard):
+            for expired in self.expired.values():
+                expired.clear()
+            told = self._told(ready, until)
         found: list[Found] = []
         if told or heard or self.cell.next_expiry() <= until:
             found = self.cell.take(self.instant, until, told, heard, stage)
         self.instant = max(self.instant, until)
         return found
+
+    def _told(self, ready: Mapping[str, Due | None], until: int) -> dict[str, Due]:
+        """The messages of streams that have objects, with the expiries of these."""
+        told: dict[str, Due] = {}
+        for name, due in ready.items():
+            if self.streams[name].key is not None:
+                with_expiries = self._with_expiries(self.streams[name], due, until)
+                if with_expiries is not None:
+                    told[name] = with_expiries
+        return told
 
     def milestones(self, until: int) -> list[int]:
         """Instants up to `until`, which is the last of them: between two of them lies a bounded

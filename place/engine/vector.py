@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.engine.columns import DTYPES, Columns, Dictionary, Vector
-from place.engine.layout import Polygons, lay_out
 from place.engine.row_sums import sum_rows
 from place.engine.vector_functions import (
     TWO_TO_53,
@@ -24,11 +23,10 @@ from place.engine.vector_functions import (
     lesser,
     with_sign,
 )
+from place.engine.vector_ways import crossings, lies, nears, sweeps
 from place.kernels.arrays import Bools, Longs
 from place.kernels.distances import distances
-from place.kernels.inside import inside_pairs
 from place.model import schema
-from place.model.shape import Shape
 from place.model.space import Space
 from place.model.types import Type
 from place.plan.evaluate import like
@@ -40,6 +38,7 @@ from place.plan.expression import (
     Column,
     Compare,
     Constant,
+    Crossing,
     Distance,
     Expression,
     In,
@@ -47,15 +46,16 @@ from place.plan.expression import (
     IsTruth,
     Lies,
     Like,
+    Near,
     Negate,
     Not,
     Or,
+    Sweeps,
     children,
 )
 from place.plan.query import Output
 
 Sources = Sequence[Columns | None]
-NO_VECTORS = np.empty((0, 3))
 
 MANY = 4
 """More constants than these in an IN are looked up together."""
@@ -158,7 +158,13 @@ class _Rows:
             case Distance(space=space):
                 return _distance([self.evaluate(part) for part in children(expression)], space)
             case Lies(x=x, y=y, area=area, space=space):
-                return _lies(self.evaluate(x), self.evaluate(y), area, space)
+                return lies(self.evaluate(x), self.evaluate(y), area, space)
+            case Near(x=x, y=y):
+                return nears(expression, self.evaluate(x), self.evaluate(y))
+            case Sweeps():
+                return sweeps(expression, [self.evaluate(part) for part in children(expression)])
+            case Crossing():
+                return crossings(expression, [self.evaluate(part) for part in children(expression)])
 
     def _constant(self, value: Any, kind: Type) -> Vector:
         if value is None:
@@ -363,19 +369,6 @@ def _whole(op: str, one: Longs, other: Longs) -> tuple[Longs, Bools]:
             # Dividing by -1 leaves nothing, as by 1, but overflows on the smallest number.
             divisor = np.where((other == 0) | (other == -1), 1, other)
             return np.fmod(one, divisor), other == 0
-
-
-def _lies(x: Vector, y: Vector, area: Shape, space: Space) -> Vector:
-    """Where places lie in a region."""
-    size = max(len(x.values), len(y.values)) if min(len(x.values), len(y.values)) else 0
-    polygons = Polygons()
-    laid = lay_out([area], space, polygons)
-    places = np.stack([_of_size(part.values.astype(np.float64), size) for part in (x, y)], axis=1)
-    found = np.zeros(size, np.bool_)
-    shapes = (laid.kinds, laid.params, *polygons.arrays())
-    every = np.zeros(size, np.int64)
-    inside_pairs(every, np.arange(size), places, NO_VECTORS, *shapes, found)
-    return Vector(found, x.nulls | y.nulls)
 
 
 def _distance(places: Sequence[Vector], space: Space) -> Vector:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from place.engine.columns import DTYPES, Dictionary, Vector
+from place.engine.vector_ways import closest
 from place.kernels.arrays import Bools, Longs
 from place.kernels.distances import distances, headings
 from place.kernels.powers import powers
@@ -21,7 +22,7 @@ from place.model.space import Space
 from place.model.time import DAY, EARLIEST, HOUR, LATEST, MINUTE, SECOND
 from place.model.types import SMALLEST, Type
 from place.plan import functions
-from place.plan.functions import LENGTHS, MOVING
+from place.plan.functions import APPROACH, LENGTHS, MOVING, parts_of_approach
 
 TWO_TO_53, TWO_TO_63 = 2.0**53, 2.0**63
 
@@ -43,6 +44,9 @@ def call_columns(
         ranks = dictionary.ranks() if kind is Type.STRING else None
         typed = [as_kind(argument, kind) for argument in arguments]
         return reduce(lambda one, other: lesser(one, other, is_less, ranks), typed)
+    if function.startswith(APPROACH):
+        found, unknown = closest(*parts_of_approach(function), arguments)
+        return bounded(found, unknown, kind)
     nulls = reduce(np.logical_or, [argument.nulls for argument in arguments])
     if function != "CONCAT" and nulls.all():
         return Vector(np.zeros(1, DTYPES[kind]), nulls)
@@ -241,10 +245,17 @@ def _cast(given: Given, nulls: Bools, kind: Type) -> Vector:
     return Vector(np.where(fits, rounded, 0.0).astype(np.int64), nulls | ~fits)
 
 
+def _crossed_at(given: Sequence[NDArray[Any]], nulls: Bools, kind: Type) -> Vector:
+    fraction, time, since = given
+    passed = np.floor(fraction * since + 0.5).astype(np.int64)
+    return bounded(time - since + passed, nulls, kind)
+
+
 _NUMERIC: dict[str, Callable[[Given, Bools, Type], Vector]] = {
     "ABS": _abs,
     "CAST": _cast,
     "CEIL": _whole_part(np.ceil),
+    "CROSSED": _crossed_at,
     "FLOOR": _whole_part(np.floor),
     "POWER": _power,
     "ROUND": _round,

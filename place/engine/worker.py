@@ -10,24 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
 from place.engine.changes import Change
-from place.engine.columns import Columns, Dictionary
+from place.engine.columns import Dictionary
 from place.engine.exchange import NOTHING, Holdings, Moved, Wants
 from place.engine.following import TableOf
 from place.engine.history import History
 from place.engine.matrix import Place
 from place.engine.missing import Gaps
-from place.engine.objects import Messages, Objects
+from place.engine.objects import Messages
 from place.engine.observed import observed
 from place.engine.partial_answers import Found
-from place.engine.share import Share, changed_queries
+from place.engine.segment_messages import messages_of
+from place.engine.share import Share, by_streams, changed_queries
 from place.engine.slices import Segment, Told, in_order
+from place.engine.store_files import StoreFiles
 from place.engine.timeline import Timeline
 from place.engine.triggers import TriggerCounts
+from place.kernels.arrays import Longs
 from place.model import deadline
 from place.model.clock import Clocks, Whole
 from place.model.reading import Advance
@@ -46,9 +51,15 @@ class Worker:
     """One cell's share of all queries over all streams."""
 
     def __init__(
-        self, place: Place, threads: int = 1, dictionary: Dictionary | None = None
+        self,
+        place: Place,
+        threads: int = 1,
+        dictionary: Dictionary | None = None,
+        files: StoreFiles | None = None,
     ) -> None:
         self.place = place
+        self.files = files
+        """Where disk stores are; without them, all objects are held in memory."""
         self.threads = threads
         self.dictionary = Dictionary() if dictionary is None else dictionary
         self.catalog = Catalog()
@@ -86,43 +97,46 @@ class Worker:
         catalog: Catalog,
         table_of: TableOf,
         moved: Moved = NOTHING,
-        held: Mapping[str, pa.Table] | None = None,
+        held: Mapping[str, pa.Table | None] = MappingProxyType({}),
     ) -> list[Found]:
         """Go over to another version of the catalog. Returns the changes of answers that this
         causes. Where `wants` wanted something, `moved` is what was told. `held` is what windows of
-        queries hold that begin in the past."""
+        queries hold that begin in the past: all of it, also where that is nothing, as other rows
+        may hold what is remembered here."""
         reset, ended, begun = changed_queries(self.catalog, catalog)
         less = self.share.follow(ended, begun, reset, table_of, moved, catalog.version)
         self.catalog = catalog
         again = {query.name for query in ended} & {query.name for query in begun}
+        same = {query.name: query for query in begun}  # or another one has taken its place
         kept = {
             query.name: self._content(query)
             for query in ended
-            if query.name in again and not query.streams & reset
+            if same.get(query.name) == query and not query.streams & reset
         }
-        kept |= held or {}
+        kept |= {name: content for name, content in held.items() if content is not None}
         found: list[Found] = []
         over: dict[frozenset[str], int] = {}
         for query in ended:
             self._counted.pop(query.name, None)
-        for streams, queries in _by_streams(ended):
+        for streams, queries in by_streams(ended):
             timeline = self._timeline(streams)
             over[streams] = timeline.instant
             found += timeline.drop([query.name for query in queries], _stage(catalog) - 1)
             if not timeline.queries and len(streams) != 1:
-                del self.timelines[streams]
+                self._close(streams)
         for name in reset:
             self._forget(name)
         self.share.let_go(less)
         self.follow_streams()
-        for streams, queries in _by_streams(begun):
+        for streams, queries in by_streams(begun):
             self.clocks.join(streams)
             tables = {name: table_of(name) for query in queries for name in query.tables}
             timeline = self._timeline(streams)
             contents = self._remembered(queries, tables, timeline.instant)
             for query in queries:
                 content = kept.get(query.name)
-                if content is None and query.trigger is None and query.needs_history:
+                is_known = content is not None or query.name in held
+                if not is_known and query.trigger is None and query.needs_history:
                     content = self._replay(query, tables, timeline.instant)
                 if content is not None:
                     contents[query.name] = content
@@ -140,9 +154,13 @@ class Worker:
 
     def _forget(self, name: str) -> None:
         """A stream begins anew: nothing that it told is known, and it may tell any time."""
-        del self.timelines[frozenset((name,))], self.histories[name]
+        self._close(frozenset((name,)))
+        del self.histories[name]
         self.gaps.pop(name, None)
         self.clocks.forget(name)
+
+    def _close(self, streams: frozenset[str]) -> None:
+        self.timelines.pop(streams).cell.reserves.clear()
 
     def _content(self, query: Query) -> pa.Table | None:
         """What the window of a query holds that begins anew because its tables changed. Only
@@ -152,7 +170,7 @@ class Worker:
         if query.is_join:
             return self.timelines[query.streams].cell.content(query.name)
         window = query.window
-        if query.dwell is not None:
+        if query.counts_stays:
             return self.timelines[query.streams].cell.content(query.name)
         if window is None or query.query_table is not None or window.rows is not None:
             return None
@@ -169,12 +187,27 @@ class Worker:
         if not query.needs_history:
             return None
         self._rise()
-        timeline = self._open(query.streams, max(self.share.floor(name) for name in query.streams))
+        floor = max(self.share.floor(name) for name in query.streams)
+        timeline = self._open(query.streams, floor, needed=self._needed(query))
         timeline.register([query], tables, beside=beside)
         for instant in timeline.milestones(until):
             deadline.check()
             timeline.advance(instant)
         return timeline.cell.content(query.name)
+
+    def _needed(self, query: Query) -> dict[str, Longs] | None:
+        """The objects that a window needs besides readings, by stream: its focal objects. None for
+        all of them; also where that spares no reading of a disk."""
+        window, lines = query.window, self.timelines
+        has_disk = any(lines[frozenset((name,))].cell.reserves for name in query.streams)
+        is_plain = query.query_table is None and not query.is_join
+        if not has_disk or not is_plain or window is None or window.is_previous:
+            return None
+        found: dict[str, list[int]] = {name: [] for name in query.streams}
+        for focal in query.focals:
+            stores = lines[frozenset((focal.stream,))].cell.stores
+            found[focal.stream].append(stores.key_number(focal.stream, focal.key))
+        return {name: np.array(keys, np.int64) for name, keys in found.items()}
 
     def _remembered(
         self, queries: Sequence[Query], tables: Mapping[str, pa.Table], until: int
@@ -212,14 +245,16 @@ class Worker:
                 del counts[gone]
         for name, stream in streams.items():
             if frozenset((name,)) not in self.timelines:
-                self.timelines[frozenset((name,))] = self._blank([stream], BEGINNING)
+                self.timelines[frozenset((name,))] = self._blank([stream], BEGINNING, self.files)
                 self.readings[name] = self.late[name] = 0
         for gone_line in [known for known in self.timelines if not known <= streams.keys()]:
-            del self.timelines[gone_line]
+            self._close(gone_line)
         for name in self.histories.keys() - streams.keys():
             del self.histories[name]
         for name in streams.keys() - self.histories.keys():
             self.histories[name] = History.empty(streams[name], self.dictionary)
+        for name, history in self.histories.items():
+            history.stream = streams[name]  # which may be altered
         for name in self.gaps.keys() - streams.keys():
             del self.gaps[name]
         for name in streams.keys() - self.gaps.keys():
@@ -230,18 +265,23 @@ class Worker:
         """A stream with the columns that its readings bring."""
         return next(s for s in self.catalog.streams.values() if s.name == name)
 
-    def _stores(self, name: str) -> list[Objects]:
-        """The objects of a stream, those of other rows among them."""
-        stores = self.timelines[frozenset((name,))].cell.stores
-        return [stores.subjects[name], *([stores.others[name]] if name in stores.others else [])]
+    def _present(self, name: str, keys: Longs | None = None) -> list[Messages]:
+        """The objects of a stream, or those of some keys, those of other rows among them, in memory
+        and on the disk."""
+        cell = self.timelines[frozenset((name,))].cell
+        stores = cell.stores.holding(name)
+        if keys is None:
+            return [store.messages() for store in stores] + cell.reserves.present(name)
+        held = [store.messages_of(keys) for store in stores]
+        return held + cell.reserves.present_of(name, keys)
 
-    def _blank(self, streams: Iterable[Stream], instant: int) -> Timeline:
-        return Timeline(streams, self.place, self.threads, instant, self.dictionary)
+    def _blank(self, streams: Iterable[Stream], instant: int, files: StoreFiles | None) -> Timeline:
+        return Timeline(streams, self.place, self.threads, instant, self.dictionary, files)
 
     def _timeline(self, streams: frozenset[str]) -> Timeline:
         """The timeline of streams, filled if it is new."""
         if streams not in self.timelines:
-            self.timelines[streams] = self._open(streams, self._beginning(streams))
+            self.timelines[streams] = self._open(streams, self._beginning(streams), self.files)
         timeline = self.timelines[streams]
         if not streams:
             timeline.instant = self.clocks.now(streams)
@@ -251,15 +291,21 @@ class Worker:
         """The instant at which a query over these streams begins."""
         return max([self.clocks.now(streams), *map(self.share.floor, streams)])
 
-    def _open(self, streams: frozenset[str], instant: int) -> Timeline:
-        """A new timeline with the objects and readings of an instant that lies within the
-        histories."""
+    def _open(
+        self,
+        streams: frozenset[str],
+        instant: int,
+        files: StoreFiles | None = None,
+        needed: Mapping[str, Longs] | None = None,
+    ) -> Timeline:
+        """A new timeline with the objects, or those that are needed, and the readings of an instant
+        that lies within the histories. One that is soon forgotten needs no disk."""
         definitions = {s.name: tracked(s) for s in self.catalog.streams.values()}
-        timeline = self._blank([definitions[name] for name in sorted(streams)], instant)
+        timeline = self._blank([definitions[name] for name in sorted(streams)], instant, files)
         for name in streams:
             now = [
                 Messages(m.keys, m.times, m.gone, m.rows.widened(definitions[name].columns))
-                for m in (store.messages() for store in self._stores(name))
+                for m in self._present(name, None if needed is None else needed[name])
             ]
             for messages in self.histories[name].at(instant, Messages.joined(now)):
                 timeline.offer(name, messages)
@@ -269,12 +315,10 @@ class Worker:
     def is_bloated(self) -> bool:
         """Are there many more texts than objects? Texts of objects that are gone stay in the
         dictionary until the worker is saved and loaded."""
-        held = sum(
-            store.size
-            for line in self.timelines.values()
-            for stores in (line.cell.stores,)
-            for store in (*stores.subjects.values(), *stores.region_rows.values())
-        )
+        held = 0
+        for cell in (line.cell for line in self.timelines.values()):
+            stores = (*cell.stores.subjects.values(), *cell.stores.region_rows.values())
+            held += sum(store.size for store in (*stores, *cell.reserves.waiting()))
         return len(self.dictionary.texts) > MANY_TEXTS + 8 * held
 
     # Readings
@@ -306,7 +350,9 @@ class Worker:
             if complete is not None:
                 self._offer(name, complete)
         for name, history in self.histories.items():
-            history.fold(self.clocks.closed(name), self.clocks.slowest(), self._stores(name))
+            present = partial(self._present, name)
+            history.fold(self.clocks.closed(name), self.clocks.slowest(), present)
+            self.timelines[frozenset((name,))].cell.reserves.keep_since(name, history.floor)
         found: list[Found] = []
         for names, timeline in self.timelines.items():
             until = self.clocks.complete(names)
@@ -427,32 +473,28 @@ class Worker:
         return self._timeline(query.streams).instant
 
     def objects(self, stream: str) -> int:
-        """How many objects of its row this cell holds."""
+        """How many objects of its row this cell holds in memory."""
         return len(self.timelines[frozenset((stream,))].cell.stores.subjects[stream])
 
+    def stored(self, stream: str, *, is_exact: bool = True) -> int:
+        """How many it has on the disk instead; unless it is exact, with some that have expired."""
+        line = self.timelines[frozenset((stream,))]
+        return line.cell.reserves.count(stream, line.instant if is_exact else None)
 
-def _by_streams(queries: Sequence[Query]) -> Iterable[tuple[frozenset[str], list[Query]]]:
-    """The queries of each timeline."""
-    found: dict[frozenset[str], list[Query]] = {}
-    for query in queries:
-        found.setdefault(query.streams, []).append(query)
-    return found.items()
+    def stored_files(self) -> set[str]:
+        """The files of its disk stores."""
+        lines = self.timelines.values()
+        return {name for line in lines for name in line.cell.reserves.files()}
+
+    def hold_all(self) -> None:
+        """Take all objects from the disk into memory: its state is then all that there is."""
+        for streams, line in self.timelines.items():
+            for name, expired in line.cell.reserves.hold_all(line.instant):
+                if len(streams) == 1:
+                    self.histories[name].lose(expired)
 
 
 def _stage(catalog: Catalog) -> int:
     """The stage of what begins with a version of the catalog, the same in all cells; what ends with
     that version has the stage before it."""
     return 2 * catalog.version + 1
-
-
-def messages_of(stream: Stream, table: pa.Table, dictionary: Dictionary) -> Messages:
-    """The messages of a segment; those of a stream without KEY have yet to be numbered."""
-    rows = Columns.from_arrow(stream.columns, dictionary, table.columns[:-2])
-    return Messages(
-        np.zeros(table.num_rows, np.int64)
-        if stream.key is None
-        else rows.values[stream.key].astype(np.int64),
-        table.column(table.num_columns - 2).to_numpy(),
-        table.column(table.num_columns - 1).to_numpy(),
-        rows,
-    )

@@ -12,22 +12,27 @@ from numba import njit
 from place.kernels.arrays import Floats, Longs
 from place.kernels.box_pairs import Met, fill, keep_around, keep_inside
 
+BLOCK = 1024
+"""So many boxes are compared with all points before the next ones: they stay in the cache."""
+
 
 @njit(nogil=True, cache=True)
 def _scan_boxes(points, low, high, order, first, out_points, out_boxes):
-    """For each point, all boxes."""
+    """For each block of boxes and each point, all boxes of the block; `first` counts both."""
     count = 0
-    for point in range(first, len(points)):
-        if count + len(low) > len(out_boxes):
-            return point, count
-        end = count + len(low)
-        for box in range(len(low)):
-            out_boxes[count + box] = box
-        end = keep_around(low, high, points, point, order, out_boxes, count, end)
+    steps = len(points) * ((len(low) + BLOCK - 1) // BLOCK)
+    for step in range(first, steps):
+        block, point = step // len(points) * BLOCK, step % len(points)
+        size = min(BLOCK, len(low) - block)
+        if count + size > len(out_boxes):
+            return step, count
+        for box in range(size):
+            out_boxes[count + box] = block + box
+        end = keep_around(low, high, points, point, order, out_boxes, count, count + size)
         for i in range(count, end):
             out_points[i] = point
         count = end
-    return len(points), count
+    return steps, count
 
 
 @njit(nogil=True, cache=True)
@@ -53,5 +58,6 @@ def scan_boxes(points: Floats, low: Floats, high: Floats, order: Longs | None = 
         order = np.arange(points.shape[1])
     needs = (points, low, high, order)
     if len(points) <= len(low):
-        return fill(_scan_boxes, needs, len(points), len(low))
+        blocks = -(-len(low) // BLOCK)
+        return fill(_scan_boxes, needs, len(points) * blocks, min(BLOCK, len(low)))
     return fill(_scan_points, needs, len(low), len(points))

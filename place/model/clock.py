@@ -124,6 +124,8 @@ class Clocks:
             del self._clocks[gone]
         for name in latenesses.keys() - self._clocks.keys():
             self._clocks[name] = Clock(latenesses[name])
+        for name, clock in self._clocks.items():
+            clock.lateness = latenesses[name]  # what is complete stays so
 
     def forget(self, stream: str) -> None:
         """A stream has told no time, as far as anybody knows."""

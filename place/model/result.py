@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from place.model.delta import Delta
+from place.model.geojson import feature_collection
 from place.model.record import Record, record_type
 from place.model.tabular import Tabular, arrow_table
 from place.model.types import Row, Type
@@ -59,6 +61,8 @@ class Result(Tabular):
     types: tuple[Type, ...] = ()
     rows: tuple[Row, ...] = ()
     deltas: DeltaList = field(default_factory=DeltaList)
+    line: str | None = None
+    """The column of the key, if the rows are trajectories: of each object in the order of times."""
 
     def __post_init__(self) -> None:
         if self.rows:
@@ -67,3 +71,7 @@ class Result(Tabular):
 
     def to_arrow(self) -> pa.Table:
         return arrow_table(self.columns, self.types, self.rows)
+
+    def to_geojson(self) -> dict[str, Any]:
+        """The rows as a FeatureCollection: a point each, or lines if they are trajectories."""
+        return feature_collection(self.columns, self.types, self.rows, self.line)

@@ -5,7 +5,7 @@ Names compare without regard to case and keep the case that they were declared i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -40,12 +40,33 @@ class External:
 
 
 @dataclass(frozen=True)
-class KeptTicks:
-    """Which objects a stream keeps: all, or those near some query (GPAC's cache, section 3.3)."""
+class Retention:
+    """Memory holds only the objects near some query (GPAC's cache, section 3.3).
 
-    cache: float
-    max_speed: float
-    report_every: int
+    How near follows from the way that an object can go until it reports again. None of that has to
+    be known where the disk store has every reading.
+    """
+
+    cache: float = 1.0
+    max_speed: float = 0.0
+    report_every: int = 0
+
+    @property
+    def reach(self) -> float:
+        """How far around a region objects are kept."""
+        return self.cache * self.max_speed * self.report_every / 1_000_000
+
+
+@dataclass(frozen=True)
+class Storing:
+    """What of the objects that memory lets go of the disk store has (PLACE, section 3.1).
+
+    Of an object that memory does not hold, every `nth` reading goes to the disk; what waits for it
+    is written every `flush` of event time.
+    """
+
+    nth: int = 1
+    flush: int = 30_000_000
 
 
 @dataclass(frozen=True)
@@ -89,7 +110,10 @@ class Stream:
     space: Space = Space.PLANAR
     bounds: tuple[float, float, float, float] | None = None
     source: External | None = None
-    retention: KeptTicks | None = None
+    retention: Retention | None = None
+    """Which objects memory holds; None holds all of them."""
+    storing: Storing | None = None
+    """What the disk has of objects that memory lets go of; None has nothing of them."""
     history: int | None = None
     """How long readings are kept for windows that begin later, beside the last 10,000."""
     timestamps: str | None = None
@@ -176,6 +200,22 @@ def tracked(relation: R) -> R:
     return relation
 
 
+def lasting(relation: R) -> R:
+    """The relation without what ALTER STREAM can set while it runs: all that queries know of it,
+    and by which it is still the same one."""
+    if not isinstance(relation, Stream):
+        return relation
+    return replace(
+        relation,
+        lateness=0,
+        bounds=None,
+        history=None,
+        timestamps=None,
+        called=(),
+        max_future=None,
+    )
+
+
 @dataclass(frozen=True)
 class Region:
     """A shape with a name. Which space it lives in is up to the query that uses it."""
@@ -207,6 +247,20 @@ def find_column(columns: tuple[Column, ...], name: str) -> int | None:
     folded = name.casefold()
     named = ((i, c) for i, c in enumerate(columns) if not c.hidden)
     return next((i for i, c in named if c.name.casefold() == folded), None)
+
+
+def position_of(names: Sequence[str]) -> tuple[int, int] | None:
+    """Which of the columns of rows are their position, by the names that those of a stream have.
+
+    >>> position_of(("id", "Lon", "lat")), position_of(("id", "x"))
+    ((1, 2), None)
+    """
+    folded = [name.casefold() for name in names]
+    x, y = (
+        next((folded.index(name) for name in known if name in folded), None)
+        for known in (LONGITUDES, LATITUDES)
+    )
+    return None if x is None or y is None else (x, y)
 
 
 def column_names(columns: tuple[Column, ...]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from enum import Enum
 
 EARTH_RADIUS = 6_371_008.8
 METRES_PER_DEGREE = EARTH_RADIUS * math.pi / 180
+Point = tuple[float, float]
 
 
 class Space(Enum):
@@ -81,3 +82,25 @@ def wrap_longitude(x: float) -> float:
     if x > 180.0:
         return x - 360.0
     return x + 360.0 if x < -180.0 else x
+
+
+def offset(space: Space, place: Point, a: Point, b: Point) -> float:
+    """How far a place is from the straight line between two others.
+
+    On the sphere it is measured in the plane that touches it at the place, in metres, which is as
+    good as the line on a map is straight.
+
+    >>> offset(Space.PLANAR, (1.0, 2.0), (0.0, 0.0), (4.0, 0.0))
+    2.0
+    """
+    ax, ay, bx, by = a[0] - place[0], a[1] - place[1], b[0] - place[0], b[1] - place[1]
+    if space is Space.WGS84:
+        shrink = math.cos(math.radians(place[1])) * METRES_PER_DEGREE
+        ax, bx = wrap_longitude(ax) * shrink, wrap_longitude(bx) * shrink
+        ay, by = ay * METRES_PER_DEGREE, by * METRES_PER_DEGREE
+    dx, dy = bx - ax, by - ay
+    square = dx * dx + dy * dy
+    along = -(ax * dx + ay * dy) / square if square > 0.0 else 0.0
+    along = min(1.0, max(0.0, along))
+    x, y = ax + along * dx, ay + along * dy
+    return math.sqrt(x * x + y * y)

@@ -17,6 +17,7 @@ from place.runtime.durable.home import read_about
 from place.runtime.durable.storage import Storage
 from place.runtime.repository.report import report
 from place.runtime.store import CatalogStore
+from place.statements import counted
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -103,6 +104,12 @@ def show(found: dict[str, Any], console: Console) -> None:
             begin, end = (format_timestamp(each[key]) for key in ("begin", "end"))
             said = f"{each['stream']}: from {begin} to {end}, in {each['directory']}"
             console.print(said, markup=False, soft_wrap=True)
+        if each["late"]:
+            said = f"  {counted(each['late'], 'late reading')} set aside: place amend puts them in"
+            console.print(said, markup=False)
+        if each["amended"]:
+            said = f"  {counted(each['amended'], 'late reading')} put in by place amend"
+            console.print(said, markup=False)
         for name, at in (each["pins"] or {}).items():
             console.print(f"  pinned: {name}, {format_timestamp(at)}", markup=False)
     if found["earlier"]:

@@ -50,9 +50,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Runs recorded readings through the queries of a setup file and writes all"
         " deltas to a Parquet file: query, sign, row (a JSON array), instant, tick, position; where"
         " there is one query, also the columns of its rows."
-        " Readings are csv files with a header of the stream's columns, json lines or parquet, also"
-        " gzipped; a column op may say disappear. Rows that are wrong are set aside beside the"
-        " changelog, with the reason. The changelog does not depend on the runtime, the cells or"
+        " Readings are csv files with a header of the stream's columns, json lines, parquet,"
+        " GeoJSON, GPX or AIS (.nmea), also gzipped; a column op may say disappear. Rows that are"
+        " wrong are set aside beside the changelog, with the reason. The changelog does not depend"
+        " on the runtime, the cells or"
         " how files fall into ticks.",
     )
     parser.add_argument("--setup", type=Path, required=True, help="statements: streams and queries")

@@ -25,6 +25,8 @@ from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
 from place.runtime.durable.storage import Storage
 from place.runtime.durable.trigger_figures import TRIGGER_FIGURES
+from place.runtime.repository.report import faults_of
+from place.runtime.store import CatalogStore
 from place.server.store import FILE, ServerStore
 
 DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments", "tables")
@@ -79,6 +81,7 @@ def read_status(directory: Path) -> dict[str, Any]:
             "cells": about.get("cells"),
             "kept": 0,
             "set_aside": aside,
+            "past_faults": {},
         }
     last = recent[-1]
     return {
@@ -92,6 +95,7 @@ def read_status(directory: Path) -> dict[str, Any]:
         "kept_from": last.kept_from,
         "waiting": _waiting(storage, last),
         "set_aside": aside,
+        "past_faults": _past_faults(storage, directory),
         "deltas": last.totals.get("", {}).get("deltas", 0),
         "triggers": manifests.counts_of(last),
         "streams": {name: _stream(last, name) for name in last.totals if name},
@@ -99,6 +103,15 @@ def read_status(directory: Path) -> dict[str, Any]:
         "last": dict(last.metrics) | {"deltas": last.deltas},
         "median": {stage: _median([m.metrics.get(stage, 0.0) for m in recent]) for stage in STAGES},
     }
+
+
+def _past_faults(storage: Storage, directory: Path) -> dict[str, str]:
+    """Streams whose past is damaged or gone."""
+    store = CatalogStore(directory)
+    try:
+        return faults_of(storage, store.load())
+    finally:
+        store.close()
 
 
 def _waiting(storage: Storage, last: Manifest) -> int:
@@ -174,10 +187,16 @@ def show(status: dict[str, Any], console: Console) -> None:
             " place retry puts them back",
             soft_wrap=True,
         )
+    for name, fault in status["past_faults"].items():
+        said = f"the past of {name} cannot be asked about: {fault}"
+        console.print(said, markup=False, soft_wrap=True)
     # Long lists stand upright: 80 columns are enough.
-    streams = _table("stream", *("objects", "readings", "late", "bad", "lag"))
+    keys = ["objects", "on_disk", "readings", "late", "bad"]
+    if not any(counts.get("on_disk") for counts in status["streams"].values()):
+        keys.remove("on_disk")
+    streams = _table("stream", *(key.replace("_", " ") for key in keys), "lag")
     for name, counts in status["streams"].items():
-        numbers = [f"{counts[key]:,}" for key in ("objects", "readings", "late", "bad")]
+        numbers = [f"{counts.get(key, 0):,}" for key in keys]
         lag = f"{counts['lag']:,.1f} s" if counts["lag"] is not None else "-"
         streams.add_row(name, *numbers, lag)
     console.print(streams)
@@ -268,6 +287,8 @@ def prometheus(status: dict[str, Any]) -> str:
         metric(f"{key}_total", "counter", text, values)
     objects = {_label("stream", name): counts["objects"] for name, counts in streams.items()}
     metric("objects", "gauge", "Objects that are alive.", objects)
+    stored = {_label("stream", n): counts.get("on_disk", 0) for n, counts in streams.items()}
+    metric("objects_on_disk", "gauge", "Those of them that are not in memory.", stored)
     lags = {_label("stream", n): c["lag"] for n, c in streams.items() if c["lag"] is not None}
     metric("lag_seconds", "gauge", "How far event time was behind at the last tick.", lags)
     waited = status.get("last", {}).get("lag")
@@ -282,6 +303,8 @@ def prometheus(status: dict[str, Any]) -> str:
         metric(name, kind, text, told)
     aside = {"": float(len(status["set_aside"]))}
     metric("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
+    faults = {"": float(len(status["past_faults"]))}
+    metric("past_faults", "gauge", "Streams whose past is damaged or gone.", faults)
     sizes = {_label("directory", name): size for name, size in status["sizes"].items()}
     metric("stored_bytes", "gauge", "Bytes that are kept.", sizes)
     return "\n".join(lines) + "\n"

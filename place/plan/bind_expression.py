@@ -26,8 +26,8 @@ from place.plan.bind_function import (
     bind_function,
     unknown_function,
 )
-from place.plan.bind_motion import bind_motion
 from place.plan.bind_place import bind_distance
+from place.plan.bind_ways import WAYS
 from place.plan.evaluate import evaluate
 from place.plan.expression import (
     Aggregate,
@@ -48,7 +48,6 @@ from place.plan.expression import (
     Or,
     show,
 )
-from place.plan.functions import MOVING
 from place.plan.query import Source
 from place.sql.statements import Inside, InsideArea, Position, position_of, wrong
 
@@ -362,12 +361,15 @@ class ExpressionBinder:
             return self._aggregate(node, name, place)
         if name == "DISTANCE":
             return self._distance(node, place)
-        if name in MOVING:
+        if name in WAYS:
             self._need_group(name, place, f"MAX({name}())")
-            return bind_motion(node, self.sources, self._shown)
+            return WAYS[name](node, self.sources, self._shown)
         if name == "NOW":
             raise self._now(place)
         if name not in SCALARS:
+            if name == "TRAJECTORY":
+                hint = "write SELECT TRAJECTORY(id) FROM Cars BETWEEN 'time' AND 'time'"
+                raise wrong("TRAJECTORY stands in a SELECT about the past", place, hint=hint)
             if name == "POINT":
                 hint = "a POINT stands within DISTANCE: write DISTANCE(a, POINT (x, y))"
                 raise wrong(f"function {name} does not exist", place, hint=hint)

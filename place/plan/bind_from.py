@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from place.errors import PlaceError
-from place.model.schema import Table, tracked
+from place.model.schema import Relation, Table, lasting, tracked
 from place.model.time import parse_duration
 from place.plan.catalog import Catalog
 from place.plan.limits import check_window, check_window_rows
@@ -34,7 +34,7 @@ def bind_sources(catalog: Catalog, select: Select) -> tuple[tuple[Source, ...], 
                 item.alias.at,
                 hint=f"give each its own alias: {item.relation.text} a, {item.relation.text} b",
             )
-        sources.append(Source(item.alias.text, tracked(catalog.relation(item.relation))))
+        sources.append(Source(item.alias.text, _known(catalog, item.relation)))
     last = select.sources[-1].window
     is_one = sum(source.is_stream for source in sources) == 1
     if last is not None and is_one and _is_bare(select):
@@ -47,6 +47,11 @@ def bind_sources(catalog: Catalog, select: Select) -> tuple[tuple[Source, ...], 
         source if item.window is None else _with_window(source, item.window)
         for source, item in zip(sources, select.sources, strict=True)
     ), select
+
+
+def _known(catalog: Catalog, name: s.Name) -> Relation:
+    """A relation as queries know it."""
+    return tracked(lasting(catalog.relation(name)))
 
 
 def _is_bare(select: Select) -> bool:

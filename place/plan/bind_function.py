@@ -251,7 +251,9 @@ _SPECIAL: dict[str, Callable[[Arguments, Position | None], Expression]] = {
 }
 SCALARS = frozenset({*_SIGNATURES, *_SPECIAL, *_OTHER_NAMES})
 """The functions that are bound here from their arguments alone."""
-FUNCTIONS = tuple(sorted({*SCALARS, "CASE", "CAST", "DISTANCE", "EXTRACT", *MOVING}))
+FUNCTIONS = tuple(
+    sorted({*SCALARS, "CASE", "CAST", "CPA", "CROSSING_TIME", "DISTANCE", "EXTRACT", *MOVING})
+)
 """All functions, as errors list them."""
 
 

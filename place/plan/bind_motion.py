@@ -11,11 +11,11 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from place.errors import suggestion
-from place.model.schema import Stream
+from place.model.schema import Relation, Stream
 from place.model.types import Type
 from place.plan.expression import Call, Column
 from place.plan.query import Source
-from place.sql.statements import position_of, wrong
+from place.sql.statements import Position, position_of, wrong
 
 
 def bind_motion(
@@ -24,11 +24,25 @@ def bind_motion(
     """SPEED(), SPEED(a), HEADING() or HEADING(a)."""
     name, at = str(node.this), position_of(node)
     source = _source(node, name, sources)
-    stream = sources[source].relation
+    columns = motion_of(name, source, sources[source].relation, shown, at)
+    space = sources[source].relation.space
+    wanted: tuple[Column, ...] = columns if name == "SPEED" else columns[:4]
+    return Call(f"{name} {space.value}", wanted, Type.DOUBLE)
+
+
+def motion_of(
+    what: str,
+    source: int,
+    stream: Relation,
+    shown: Callable[[int, int], str],
+    at: Position | None,
+) -> tuple[Column, Column, Column, Column, Column]:
+    """Where the objects of a source were, where they are, and how long ago they were there; or a
+    StatementError if their stream does not keep that."""
     if not isinstance(stream, Stream) or not stream.columns[-1].hidden:
         kind = "stream" if isinstance(stream, Stream) else "table"
         raise wrong(
-            f'{name} needs the reading before the last, which {kind} "{stream.name}" does not keep',
+            f'{what} needs the reading before the last, which {kind} "{stream.name}" does not keep',
             at,
             expected="a stream that keeps the motion of its objects",
             hint=f"create it WITH (motion = TRUE): CREATE STREAM {stream.name} (…) WITH"
@@ -36,12 +50,12 @@ def bind_motion(
         )
     before = len(stream.columns) - 3
     wanted = (before, before + 1, stream.x, stream.y, before + 2)
-    columns = tuple(
+    before_x, before_y, x, y, since = (
         Column(source, index, stream.columns[index].type, shown(source, index))
-        for index in (wanted if name == "SPEED" else wanted[:4])
+        for index in wanted
         if index is not None
     )
-    return Call(f"{name} {stream.space.value}", columns, Type.DOUBLE)
+    return before_x, before_y, x, y, since
 
 
 def _source(node: exp.Anonymous, name: str, sources: tuple[Source, ...]) -> int:

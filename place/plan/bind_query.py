@@ -11,12 +11,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from place.errors import PlaceError
-from place.model.schema import Table
+from place.model.schema import Table, lasting
 from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, make_ring, settle
 from place.model.space import Space
 from place.model.time import parse_timestamp
 from place.model.types import Type, ValueMismatch, coerce
-from place.plan.bind_areas import bind_areas, bind_dwell, check_dwell
+from place.plan.bind_areas import bind_areas, bind_confirm, bind_dwell, bind_leave, check_stays
 from place.plan.bind_expression import ExpressionBinder
 from place.plan.bind_from import (
     bind_sources,
@@ -89,11 +89,13 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         distinct=select.distinct,
         region=_region_name(catalog, select),
         dwell=bind_dwell(select.inside),
+        leave=bind_leave(select.inside),
+        confirm=bind_confirm(select.inside),
     )
     query = _with_focals(catalog, place_window(query, select))
     check_objects(query, select)
     _check_combinations(query, select, predicates)
-    check_dwell(query, select.inside)
+    check_stays(query, select.inside)
     return replace(query, hint=_bind_hint(query, select))
 
 
@@ -104,7 +106,7 @@ def _hidden(
     focals = [inside.focal] if isinstance(inside, Around) else []
     focals += [nearest.focal] if nearest is not None and nearest.focal is not None else []
     return tuple(
-        Source(FOCAL, catalog.streams[fold(focal.stream)], key=focal.key)
+        Source(FOCAL, lasting(catalog.streams[fold(focal.stream)]), key=focal.key)
         for focal in dict.fromkeys(focals)
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from place.errors import suggestion
-from place.model.schema import Pin, Region, Relation, Sink, Stream, Table
+from place.model.schema import Pin, Region, Relation, Sink, Stream, Table, lasting
 from place.model.table_rows import TableRows
 from place.model.types import Row
 from place.plan.definitions import Definitions
@@ -113,6 +113,11 @@ class Catalog:
             )
         return found
 
+    def has(self, stream: Stream) -> bool:
+        """Is this stream still there, perhaps with other options?"""
+        found = self.streams.get(fold(stream.name))
+        return found is not None and (found is stream or lasting(found) == lasting(stream))
+
     def rows_of(self, table: str) -> tuple[Row, ...]:
         """The rows of a table, one by one."""
         return self.contents[fold(table)].tuples()
@@ -143,6 +148,11 @@ class Catalog:
             changes["revisions"] = {**self.revisions, key: version}
         texts = self._texts_of(store).put(key, text)
         return self._next(version, {**self.texts, store: texts}, changes)
+
+    def with_rows(self, table: str, rows: TableRows) -> Catalog:
+        """The same version, in which a table has these rows."""
+        contents = {**self.contents, fold(table): rows}
+        return self._next(self.version, self.texts, {"contents": contents})
 
     def remove(self, kind: str, name: str) -> Catalog:
         """The next version, without this definition."""

@@ -16,7 +16,6 @@ from place.model.schema import (
     LONGITUDES,
     Archiving,
     Column,
-    KeptTicks,
     Pin,
     Region,
     Sink,
@@ -32,6 +31,7 @@ from place.model.time import parse_duration, parse_timestamp
 from place.model.types import NAMES, Row, Type, ValueMismatch, coerce
 from place.plan.bind_query import make_shape
 from place.plan.catalog import Catalog
+from place.plan.define_retention import define_retention
 from place.plan.external import (
     check_source,
     define_source,
@@ -45,11 +45,9 @@ from place.plan.options import (
     archived,
     bounds,
     evaluation,
-    fraction,
     furthest,
     keeps_last,
     positive_duration,
-    positive_number,
     space,
     truth,
 )
@@ -73,6 +71,8 @@ STREAM_OPTIONS = (
     "max_speed",
     "report_every",
     "cache",
+    "store",
+    "flush",
     "archive",
     "snapshot",
     "keep",
@@ -94,6 +94,7 @@ def define_stream(statement: s.CreateStream) -> Stream:
     where = options.read("space", space) or Space.PLANAR
     x, y = _find_position(statement.columns, columns, where)
     source = define_source(statement.source, columns) if statement.source else None
+    retention, storing = define_retention(options, statement.name)
     stream = Stream(
         name=statement.name.text,
         columns=columns,
@@ -107,7 +108,8 @@ def define_stream(statement: s.CreateStream) -> Stream:
         space=where,
         bounds=options.read("bounds", bounds),
         source=source,
-        retention=_retention(options, statement.name),
+        retention=retention,
+        storing=storing,
         history=options.read("history", positive_duration),
         timestamps=_shared(statement, options, "timestamps", form_of_timestamps),
         called=_shared(statement, options, "columns", partial(names_of_columns, columns)) or (),
@@ -173,9 +175,10 @@ def _check_without_objects(stream: Stream, options: Options) -> None:
 def _shared(
     statement: s.CreateStream, options: Options, name: str, form: Callable[[Any], Any]
 ) -> Any:
-    """An option that may also stand among those of FILES and KAFKA, where it means the same."""
+    """An option that may also stand among those of a source, where it means the same; to the
+    generator, names of columns say what it should make."""
     source = statement.source
-    if source is None or source.kind.text.upper() not in ("FILES", "KAFKA"):
+    if source is None or source.kind.text.upper() == "GENERATOR":
         return options.read(name, form)
     there = Options(source.options, tuple(o.name.text.casefold() for o in source.options))
     beside = there.get(name)
@@ -265,7 +268,8 @@ def define_sink(statement: s.CreateSink, catalog: Catalog) -> Sink:
     queries = None
     if statement.queries is not None:
         queries = tuple(catalog.find_told(name).name for name in statement.queries)
-    return Sink(statement.name.text, queries, define_target(statement.target))
+    target = define_target(statement.target, None if queries is None else len(queries))
+    return Sink(statement.name.text, queries, target)
 
 
 def define_pin(statement: s.CreatePin, catalog: Catalog) -> Pin:
@@ -381,6 +385,34 @@ def _written_rows(columns: tuple[Column, ...], statement: s.CreateTable) -> Tabl
     return TableRows.of_rows(columns, [_row(columns, row) for row in statement.rows])
 
 
+def inserted_rows(table: Table, statement: s.InsertRows) -> TableRows:
+    """The rows of an INSERT; a column that it does not name is NULL."""
+    if not statement.columns:
+        return TableRows.of_rows(table.columns, [_row(table.columns, r) for r in statement.rows])
+    places: list[int] = []
+    for name in statement.columns:
+        place = find_column(table.columns, name.text)
+        if place is None:
+            names = [column.name for column in table.columns]
+            raise wrong(
+                f'table "{table.name}" has no column "{name.text}"',
+                name.at,
+                hint=suggestion(name.text, names, "columns"),
+            )
+        if place in places:
+            raise wrong(f'column "{name.text}" is there twice', name.at)
+        places.append(place)
+    if table.unique and table.key not in places:
+        key = table.columns[table.key].name
+        raise wrong(f'column "{key}" is the KEY and has to be given', statement.columns[0].at)
+    named = tuple(table.columns[place] for place in places)
+    rows = []
+    for written in statement.rows:
+        values = dict(zip(places, _row(named, written), strict=True))
+        rows.append(tuple(values.get(place) for place in range(len(table.columns))))
+    return TableRows.of_rows(table.columns, rows)
+
+
 def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:
     if len(values) != len(columns):
         raise wrong(
@@ -395,36 +427,3 @@ def _row(columns: tuple[Column, ...], values: tuple[s.Literal, ...]) -> Row:
         except ValueMismatch as error:
             raise wrong(f'column "{column.name}": {error.message}', literal.at) from None
     return tuple(row)
-
-
-def _retention(options: Options, name: s.Name) -> KeptTicks | None:
-    """`retain = 'cache'` with its three numbers, or nothing (all objects are kept)."""
-    kind = options.read("retain", lambda text: text.strip().casefold())
-    if kind not in (None, "all", "cache"):
-        option = options.get("retain")
-        raise wrong(
-            f"retain = '{kind}' does not exist",
-            option.value.at if option else name.at,
-            expected="'all' or 'cache'",
-        )
-    parts = {
-        "max_speed": options.read("max_speed", positive_number),
-        "report_every": options.read("report_every", positive_duration),
-        "cache": options.read("cache", fraction),
-    }
-    if kind != "cache":
-        given = next(
-            (options.get(part) for part, value in parts.items() if value is not None), None
-        )
-        if given is not None:
-            raise wrong(f"option \"{given.name.text}\" goes with retain = 'cache'", given.name.at)
-        return None
-    if parts["max_speed"] is None or parts["report_every"] is None:
-        raise wrong(
-            "retain = 'cache' needs to know how far an object moves between readings",
-            name.at,
-            expected="options max_speed and report_every",
-            hint="write retain = 'cache', max_speed = 30, report_every = '5 seconds', cache = 1.0",
-        )
-    cache = 1.0 if parts["cache"] is None else parts["cache"]
-    return KeptTicks(cache, parts["max_speed"], parts["report_every"])

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from place.model import space as spaces
+from place.model.path import edges_of_line, first_meeting, is_near, place_ahead, way_meets
 from place.model.shape import contains
 from place.model.types import Row, Type, Value
 from place.plan.expression import (
@@ -25,6 +26,7 @@ from place.plan.expression import (
     Column,
     Compare,
     Constant,
+    Crossing,
     Distance,
     Expression,
     In,
@@ -32,9 +34,11 @@ from place.plan.expression import (
     IsTruth,
     Lies,
     Like,
+    Near,
     Negate,
     Not,
     Or,
+    Sweeps,
     children,
 )
 from place.plan.functions import bounded
@@ -89,6 +93,34 @@ def evaluate(expression: Expression, rows: Sequence[Row]) -> Any:
         case Lies(x=x, y=y, area=area, space=space):
             place = evaluate(x, rows), evaluate(y, rows)
             return None if None in place else contains(area, space, *map(float, place))
+        case Near(x=x, y=y, area=area, space=space, distance=distance):
+            place = evaluate(x, rows), evaluate(y, rows)
+            if None in place:
+                return None
+            return is_near(area, space, float(place[0]), float(place[1]), distance)
+        case Sweeps():
+            return _sweeps(expression, rows)
+        case Crossing(line=line, space=space):
+            ends = [evaluate(part, rows) for part in children(expression)]
+            if None in ends:
+                return None
+            ax, ay, bx, by = map(float, ends)
+            edges = edges_of_line(line)
+            found = first_meeting(edges, space, (ax, ay), (bx, by), at_start=False)
+            return found if found >= 0 else None
+
+
+def _sweeps(way: Sweeps, rows: Sequence[Row]) -> bool | None:
+    """Does the way of an object meet a region?"""
+    *was, x, y, since = (evaluate(part, rows) for part in children(way))
+    if x is None or y is None:
+        return None
+    now = float(x), float(y)
+    before = now if None in was else (float(was[0]), float(was[1]))
+    if way.ahead is None:
+        return way_meets(way.area, way.space, before, now)
+    then = place_ahead(way.space, before, now, since or 0, way.ahead)
+    return way_meets(way.area, way.space, now, then)
 
 
 def compare(op: str, left: Any, right: Any) -> bool | None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from place.model.schema import Stream
 from place.model.shape import Shape, show_shape
 from place.model.space import Space
-from place.model.time import format_interval
+from place.model.time import SECOND, format_interval
 from place.plan.expression import show, show_aggregate
 from place.plan.logical import (
+    Confirm,
     Distinct,
     Dwell,
     Group,
@@ -23,6 +24,7 @@ from place.plan.logical import (
     Join,
     JoinElements,
     Knowledge,
+    Leave,
     MeetRegions,
     NearestK,
     Node,
@@ -112,9 +114,34 @@ def explain(plan: Plan, observed: Observed | None = None) -> list[str]:
         )
     if plan.query.is_join:
         lines.append(f"holds {', '.join(_held(source) for source in plan.query.sources)}")
+    lines += _stored(plan)
     if observed is not None and observed.shared > 1:
         lines.append(f"{observed.shared} queries share the join")
     lines += () if observed is None else observed.notes
+    return lines
+
+
+def _stored(plan: Plan) -> list[str]:
+    """What the query takes from disk stores, and what one that has not every reading may miss."""
+    lines = []
+    relations = {source.relation.name: source.relation for source in plan.query.sources}
+    for name, stream in relations.items():
+        if not isinstance(stream, Stream) or stream.storing is None or stream.retention is None:
+            continue
+        if plan.query.needs_all_objects:
+            lines.append(f"holds all objects of {name} in memory")
+        else:
+            lines.append(f"takes objects of {name} from the disk where memory holds none")
+        nth, promised = stream.storing.nth, stream.retention
+        if nth > 1:
+            age = nth * promised.report_every
+            metres = " m" if stream.space is Space.WGS84 else ""
+            lines.append(
+                f"the disk has every {nth} readings: an object that is taken from it may be where"
+                f" it was {format_interval(age)} ago, up to"
+                f" {promised.max_speed * age / SECOND:g}{metres} away, until it reports again; one"
+                f" that is new is missed for as long"
+            )
     return lines
 
 
@@ -142,6 +169,8 @@ def _keys(plan: Plan) -> dict[int, str]:
         (Inside, INSIDE),
         (MeetRegions, INSIDE),
         (Dwell, DWELL),
+        (Leave, DWELL),
+        (Confirm, DWELL),
         (Select, SELECT),
         (Join, JOIN),
         (JoinElements, JOIN),
@@ -192,6 +221,10 @@ def _describe(plan: Plan, node: Node) -> str:
             return f"Inside {show_area(area, plan.query.space)}"
         case Dwell(duration=duration):
             return f"Stay for {format_interval(duration)}"
+        case Leave(area=area, distance=distance):
+            return f"Inside {show_area(area, plan.query.space)}, until beyond {distance:g}"
+        case Confirm(area=area, readings=readings):
+            return f"Inside {show_area(area, plan.query.space)} by {readings} readings in a row"
         case MeetRegions():
             return "Meet objects with the regions of the query table"
         case PairPrevious():

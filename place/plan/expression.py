@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from place.model.shape import Shape, show_shape
 from place.model.space import Space
+from place.model.time import format_interval
 from place.model.types import Type, Value, format_value
 
 ArithmeticOp = Literal["+", "-", "*", "/", "%"]
@@ -148,6 +149,52 @@ class Lies:
     type: Type = Type.BOOLEAN
 
 
+@dataclass(frozen=True)
+class Near:
+    """Is a place in a region, or no farther than a distance from it? NULL where the place is."""
+
+    x: Expression
+    y: Expression
+    area: Shape
+    distance: float
+    space: Space
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """`PATH INSIDE area` and `INSIDE area WITHIN NEXT …`: does the way of an object meet a region?
+
+    The way leads from where it was before to where it is; or, where there is a time `ahead`, from
+    where it is to where it will be by then. An object that was nowhere before only is where it is.
+    """
+
+    before_x: Expression
+    before_y: Expression
+    x: Expression
+    y: Expression
+    since: Expression
+    area: Shape
+    space: Space
+    ahead: int | None = None
+    region: str | None = None
+    type: Type = Type.BOOLEAN
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """`CROSSING LINE ((…))`: how far along its way, from 0 to 1, an object met a line; NULL where
+    it met none."""
+
+    before_x: Expression
+    before_y: Expression
+    x: Expression
+    y: Expression
+    line: tuple[tuple[float, float], ...]
+    space: Space
+    type: Type = Type.DOUBLE
+
+
 Expression = (
     Column
     | Constant
@@ -164,6 +211,9 @@ Expression = (
     | Call
     | Distance
     | Lies
+    | Near
+    | Sweeps
+    | Crossing
 )
 
 
@@ -194,8 +244,12 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return arguments
         case Distance(ax=ax, ay=ay, bx=bx, by=by):
             return ax, ay, bx, by
-        case Lies(x=x, y=y):
+        case Lies(x=x, y=y) | Near(x=x, y=y):
             return x, y
+        case Sweeps(before_x=before_x, before_y=before_y, x=x, y=y, since=since):
+            return before_x, before_y, x, y, since
+        case Crossing(before_x=before_x, before_y=before_y, x=x, y=y):
+            return before_x, before_y, x, y
         case Negate() | Not() | IsNull() | IsTruth():
             return (expression.operand,)
 
@@ -214,7 +268,9 @@ def columns_of(expression: Expression) -> frozenset[Column]:
 
 def regions_of(expression: Expression) -> frozenset[str]:
     """The named regions that an expression was written with."""
-    own = frozenset((expression.region,)) if isinstance(expression, Lies) else frozenset()
+    own: frozenset[str | None] = frozenset()
+    if isinstance(expression, Lies | Sweeps):
+        own = frozenset((expression.region,))
     inner = (regions_of(child) for child in children(expression))
     return frozenset(name for name in own.union(*inner) if name is not None)
 
@@ -271,10 +327,17 @@ def substitute(expression: Expression, put: Callable[[Column], Expression]) -> E
                 bx=substitute(bx, put),
                 by=substitute(by, put),
             )
-        case Lies(x=x, y=y):
+        case Lies(x=x, y=y) | Near(x=x, y=y):
             return replace(expression, x=substitute(x, put), y=substitute(y, put))
+        case Sweeps() | Crossing():
+            return replace(expression, **_substituted(expression, put))
         case Negate() | Not() | IsNull() | IsTruth():
             return replace(expression, operand=substitute(expression.operand, put))
+
+
+def _substituted(way: Sweeps | Crossing, put: Callable[[Column], Expression]) -> dict[str, Any]:
+    names = ("before_x", "before_y", "x", "y", "since")
+    return {n: substitute(getattr(way, n), put) for n in names if hasattr(way, n)}
 
 
 def show(expression: Expression) -> str:
@@ -311,6 +374,20 @@ def show(expression: Expression) -> str:
             whose = _place(x, y)
             who = "" if whose.startswith("POINT") else f"{whose} "
             return f"{who}INSIDE {region or show_shape(area)}"
+        case Near(x=x, y=y, area=area, distance=distance):
+            return f"{_place(x, y)} within {distance:g} of {show_shape(area)}"
+        case Sweeps(x=x, y=y, area=area, region=region, ahead=ahead):
+            whose = _place(x, y)
+            who = "" if whose.startswith("POINT") else f"{whose} "
+            named = region or show_shape(area)
+            if ahead is None:
+                return f"{who}PATH INSIDE {named}"
+            return f"{who}INSIDE {named} WITHIN NEXT '{format_interval(ahead)}'"
+        case Crossing(x=x, y=y, line=line):
+            whose = _place(x, y)
+            who = "" if whose.startswith("POINT") else f"{whose} "
+            points = ", ".join(f"{px:g} {py:g}" for px, py in line)
+            return f"{who}CROSSING LINE (({points}))"
 
 
 def _show_call(call: Call) -> str:
@@ -329,6 +406,12 @@ def _show_call(call: Call) -> str:
     if name in ("SPEED", "HEADING"):
         place = call.arguments[2]
         return f"{name}({place.name.rpartition('.')[0] if isinstance(place, Column) else ''})"
+    if name == "CPA":
+        places = zip(call.arguments[2::6], call.arguments[3::6], strict=True)
+        who = ", ".join(_place(x, y) for x, y in places)
+        return f"CPA({who}, '{format_interval(int(part.split()[1]))}')"
+    if name == "CROSSED":
+        return "CROSSING_TIME()"
     if name == "||":
         return " || ".join(map(_operand, call.arguments))
     return f"{name}({', '.join(shown)})"
@@ -343,7 +426,7 @@ def _place(x: Expression, y: Expression) -> str:
 
 
 def _operand(expression: Expression) -> str:
-    simple = isinstance(expression, Column | Constant | Call | Distance | Lies)
+    simple = isinstance(expression, Column | Constant | Call | Distance | Lies | Sweeps | Crossing)
     simple = simple and not (isinstance(expression, Call) and expression.function == "||")
     return show(expression) if simple else f"({show(expression)})"
 

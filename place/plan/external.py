@@ -1,4 +1,4 @@
-"""Where streams come from and where sinks go, checked: files, Kafka, the generator, webhooks."""
+"""Where streams come from and where sinks go, checked: what each kind is told by its options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from place.errors import PlaceError, suggestion
 from place.model.schema import Column, External, Stream, find_column
 from place.model.time import parse_timestamp
 from place.model.types import Type
-from place.plan.options import Options, count, number_from_zero, positive_number, truth, whole
+from place.plan.options import (
+    Options,
+    count,
+    number_from_zero,
+    port,
+    positive_duration,
+    positive_number,
+    truth,
+    whole,
+)
 from place.sql import statements as s
 from place.sql.statements import wrong
 
@@ -38,13 +47,18 @@ CONNECTION = (
     *("ca", "certificate", "private_key", "key_password"),
 )
 """How to connect to Kafka: by SASL and TLS."""
+MQTT = ("host", "port", "topic", *(name for name in CONNECTION if name != "mechanism"))
+"""How to connect to a broker of MQTT."""
 SOURCES = {
-    "FILES": ("format", "columns", "timestamps"),
+    "FILES": ("format", "columns", "timestamps", "header", "separator"),
     "KAFKA": (
         *("servers", "topic", "format", "columns", "timestamps"),
         *("schema", "descriptor", "message", "framing"),
         *CONNECTION,
     ),
+    "MQTT": (*MQTT, "format", "columns", "timestamps"),
+    "NMEA": ("path", "host", "port", "columns"),
+    "GTFS_REALTIME": ("url", "every", "authorization", "columns"),
     "GENERATOR": (*GENERATOR, "columns"),
 }
 GENERATED = {"type": Type.STRING, "class": Type.STRING, "speed": Type.DOUBLE}
@@ -53,13 +67,37 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "PARQUET": (),
     "KAFKA": ("servers", "topic", *CONNECTION),
     "WEBHOOK": ("url", "secret"),
+    "MQTT": (*MQTT, "tells"),
+    "POSTGRES": (
+        *("host", "port", "database", "table"),
+        *("username", "password", "security", "ca"),
+    ),
 }
-REQUIRED = {"KAFKA": ("servers", "topic"), "WEBHOOK": ("url",)}
-FORMATS = ("csv", "json", "parquet")
+REQUIRED = {
+    "KAFKA": ("servers", "topic"),
+    "MQTT": ("host", "topic"),
+    "POSTGRES": ("host", "database", "table"),
+    "GTFS_REALTIME": ("url",),
+    "WEBHOOK": ("url",),
+}
+FORMATS = ("csv", "json", "parquet", "geojson", "gpx", "nmea")
 MESSAGE_FORMATS = {"json": (), "avro": ("schema",), "protobuf": ("descriptor", "message")}
 """The formats of Kafka's messages, and what each needs to be read."""
 FRAMINGS = ("none", "registry")
-TIMESTAMPS = ("iso", "seconds", "milliseconds", "microseconds", "nanoseconds")
+SEPARATORS = {",": ",", ";": ";", "|": "|", "tab": "\t", "space": " "}
+"""What may stand between the fields of a line."""
+TELLS = ("deltas", "answers")
+CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
+    "FILES": {"format": FORMATS, "separator": tuple(SEPARATORS)},
+    "KAFKA": {"format": tuple(MESSAGE_FORMATS), "framing": FRAMINGS},
+    "MQTT": {"format": ("json", "owntracks"), "security": ("none", "tls"), "tells": TELLS},
+    "POSTGRES": {"security": ("disable", "prefer", "require", "verify-ca", "verify-full")},
+}
+"""What the options of a kind may say, where that is one of a few words."""
+TIMESTAMPS = (
+    *("iso", "seconds", "milliseconds", "microseconds", "nanoseconds"),
+    *("day/month/year", "month/day/year"),
+)
 
 
 _PAIR = re.compile(r'(\s*"[^"]+"\s*|[^=,"]+)=(\s*"[^"]+"\s*|[^=,"]+)(?:,|\Z)')
@@ -100,6 +138,20 @@ def names_of_columns(columns: tuple[Column, ...], text: str) -> tuple[tuple[str,
     return tuple(given.items())
 
 
+def names_of_fields(text: str) -> tuple[str, ...]:
+    """The option `header` of FILES: what the fields of lines are, where no line of a file says so.
+
+    >>> names_of_fields("taxi, ts, lon, lat")
+    ('taxi', 'ts', 'lon', 'lat')
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise PlaceError(
+            f"'{text}' is not a list of names", hint="write header = 'id, ts, lon, lat'"
+        )
+    return names
+
+
 def form_of_timestamps(text: str) -> str:
     """The option `timestamps` of a stream."""
     if text not in TIMESTAMPS:
@@ -108,9 +160,22 @@ def form_of_timestamps(text: str) -> str:
     return text
 
 
-def define_target(spec: s.ExternalSpec) -> External:
-    """Where a sink goes."""
-    return _external(spec, TARGETS, "sink")
+def define_target(spec: s.ExternalSpec, queries: int | None) -> External:
+    """Where a sink of so many queries goes; None if it is for all."""
+    target = _external(spec, TARGETS, "sink")
+    if target.kind == "POSTGRES" and queries != 1:
+        raise wrong(
+            "a table holds the answer of one query",
+            spec.kind.at,
+            hint="write FOR and the name of one query, and a sink for each",
+        )
+    if target.kind == "MQTT" and target.option("tells") == "answers" and queries is None:
+        raise wrong(
+            "answers are told of queries that are named",
+            spec.kind.at,
+            hint="write FOR and the names of queries, or tells = 'deltas'",
+        )
+    return target
 
 
 def define_source(spec: s.ExternalSpec, columns: tuple[Column, ...]) -> External:
@@ -120,6 +185,7 @@ def define_source(spec: s.ExternalSpec, columns: tuple[Column, ...]) -> External
     options = Options(spec.options, SOURCES[external.kind])
     options.read("columns", partial(names_of_columns, columns))
     options.read("timestamps", form_of_timestamps)
+    options.read("header", names_of_fields)
     if external.kind == "GENERATOR":
         for name, form in GENERATOR.items():
             options.read(name, form)
@@ -189,14 +255,13 @@ def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str
             raise wrong(
                 f'{kind} needs the option "{name}"', spec.kind.at, hint=f"write {name} = '…'"
             )
-    if kind == "WEBHOOK" and not given["url"].startswith(("http://", "https://")):
+    if "url" in REQUIRED.get(kind, ()) and not given["url"].startswith(("http://", "https://")):
         raise wrong(
             f"{given['url']!r} is not an address of the web",
             spec.kind.at,
             hint="write url = 'https://…'",
         )
-    formats = tuple(MESSAGE_FORMATS) if kind == "KAFKA" else FORMATS
-    for name, known in (("format", formats), ("framing", FRAMINGS)):
+    for name, known in CHOICES.get(kind, {}).items():
         if name in given and given[name] not in known:
             option = next(o for o in spec.options if o.name.text.casefold() == name)
             raise wrong(
@@ -206,7 +271,23 @@ def _external(spec: s.ExternalSpec, kinds: dict[str, tuple[str, ...]], what: str
             )
     if kind == "KAFKA":
         _check_messages(spec, given)
+    options = Options(spec.options, kinds[kind])
+    options.read("port", port)
+    options.read("every", positive_duration)
+    if kind == "NMEA":
+        _check_receiver(spec, given)
     return External(kind, tuple(sorted(given.items())))
+
+
+def _check_receiver(spec: s.ExternalSpec, given: dict[str, Any]) -> None:
+    """Sentences come from the files of a directory, or from a machine that sends them."""
+    texts = [name for name in ("path", "host") if isinstance(given.get(name), str) and given[name]]
+    if len(texts) != 1 or ("port" in given) != (texts == ["host"]):
+        raise wrong(
+            "NMEA comes from the files of a directory, or from a host and its port",
+            spec.kind.at,
+            hint="write NMEA (path = 'directory/') or NMEA (host = '…', port = 10110)",
+        )
 
 
 def _check_messages(spec: s.ExternalSpec, given: dict[str, Any]) -> None:

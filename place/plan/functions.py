@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from place.model.path import Moving, closest_approach
 from place.model.space import Space, distance
 from place.model.time import (
     DAY,
@@ -39,6 +40,8 @@ FIELDS = (
     *("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "EPOCH"),
 )
 """What EXTRACT takes out of a TIMESTAMP."""
+APPROACH = "CPA "
+"""What the name of CPA begins with; the space and the time ahead follow."""
 MOVING = ("SPEED", "HEADING")
 """Functions of motion; the space is part of their names."""
 INTERVAL_FIELDS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "EPOCH")
@@ -57,6 +60,8 @@ def call(function: str, values: list[Any], kind: Type) -> Value:
     """A scalar function of values. Those of `_OF_NULLS` decide about NULLs; others are NULL."""
     if function in _OF_NULLS:
         return _OF_NULLS[function](values, kind)
+    if function.startswith(APPROACH):
+        return _approach(*parts_of_approach(function), values)
     if None in values:
         return None
     name, _, part = function.partition(" ")
@@ -284,6 +289,31 @@ def heading(space: Space, ax: float, ay: float, bx: float, by: float) -> float |
     return 0.0 if angle >= 360.0 else angle + 0.0
 
 
+def parts_of_approach(function: str) -> tuple[Space, int]:
+    """The space of a CPA, and the time ahead."""
+    space, ahead = function.removeprefix(APPROACH).split()
+    return Space(space), int(ahead)
+
+
+def _approach(space: Space, ahead: int, values: list[Any]) -> Value:
+    """How near two objects come to each other; NULL where a place or a time is."""
+    one, other = values[:6], values[6:]
+    if None in (*one[2:4], one[5], *other[2:4], other[5]):
+        return None
+    found = closest_approach(space, _moving(one), _moving(other), ahead)
+    return bounded(found, Type.DOUBLE)
+
+
+def _moving(values: list[Any]) -> Moving:
+    x, y, now_x, now_y, since, time = values
+    return x, y, float(now_x), float(now_y), since, time
+
+
+def _crossed_at(fraction: float, time: int, since: int, kind: Type) -> Value:
+    """When an object was so far along its way, which ended at a time and took a while."""
+    return bounded(time - since + math.floor(fraction * since + 0.5), kind)
+
+
 # CAST
 
 
@@ -325,6 +355,7 @@ _OF_VALUES: dict[str, Callable[..., Value]] = {
     "ABS": lambda value, kind: bounded(abs(value), kind),
     "CAST": cast,
     "CEIL": _ceil,
+    "CROSSED": _crossed_at,
     "FLOOR": _floor,
     "LEFT": _left,
     "LENGTH": lambda text, kind: len(text),

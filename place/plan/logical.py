@@ -54,6 +54,24 @@ class Dwell:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """Objects that have come into a region pass until they are farther than a distance from it."""
+
+    area: Shape
+    distance: float
+    input: Node
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """Objects pass by what so many readings in a row say: all in a region, or all outside."""
+
+    area: Shape
+    readings: int
+    input: Node
+
+
+@dataclass(frozen=True)
 class MeetRegions:
     """Objects meet the regions of a query table."""
 
@@ -129,6 +147,8 @@ Node = (
     | Select
     | Inside
     | Dwell
+    | Leave
+    | Confirm
     | MeetRegions
     | PairPrevious
     | Join
@@ -216,6 +236,12 @@ def initial(query: Query) -> Node:
     if query.dwell is not None and query.inside is not None:
         # How long an object stays does not depend on what else is asked of it now.
         node = Dwell(query.dwell, Inside(query.inside, node))
+    if query.leave is not None and query.inside is not None:
+        assert not isinstance(query.inside, Around)
+        node = Leave(query.inside, query.leave, node)
+    if query.confirm is not None and query.inside is not None:
+        assert not isinstance(query.inside, Around)
+        node = Confirm(query.inside, query.confirm, node)
     # What the object meets or is paired with stands below the tables, wherever FROM names it.
     for i, source in enumerate(query.sources):
         if table is not None and i == table.source:
@@ -233,7 +259,7 @@ def _clauses(query: Query, node: Node) -> Node:
     window = query.window
     if query.where is not None:
         node = Select(query.where, node)
-    if query.inside is not None and query.dwell is None:
+    if query.inside is not None and not query.counts_stays:
         node = Inside(query.inside, node)
     if query.nearest is not None:
         node = NearestK(query.nearest, node)

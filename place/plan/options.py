@@ -90,6 +90,20 @@ def archived(text: str) -> tuple[int, int | None]:
     )
 
 
+def stored(text: str) -> int:
+    """Which readings of an object that memory does not hold go to the disk: every n-th."""
+    match text.casefold().split():
+        case ["every", "reading"]:
+            return 1
+        case ["every", number, "readings"] if number.isascii() and number.isdigit():
+            if int(number) > 0:
+                return int(number)
+    raise PlaceError(
+        f"'{text}' does not say which readings are stored",
+        hint="write 'every reading' or 'every 10 readings'",
+    )
+
+
 def evaluation(text: str) -> int | None:
     """The period of the instants; None for every timestamp."""
     if text.strip().casefold() == PROGRESSIVE:
@@ -169,6 +183,14 @@ def count(value: Any) -> int:
     return value
 
 
+def port(value: Any) -> int:
+    """A port of a machine."""
+    number = count(value)
+    if number > 65_535:
+        raise PlaceError(f"there is no port {number}", hint="ports are from 1 to 65535")
+    return number
+
+
 def truth(value: Any) -> bool:
     """TRUE or FALSE."""
     if not isinstance(value, bool):
@@ -176,5 +198,5 @@ def truth(value: Any) -> bool:
     return value
 
 
-NUMBERS = (positive_number, number_from_zero, fraction, whole, count, truth)
+NUMBERS = (positive_number, number_from_zero, fraction, whole, count, port, truth)
 """The forms that are no texts."""

@@ -13,10 +13,12 @@ from place.model.schema import Stream
 from place.model.time import format_interval
 from place.model.types import Type
 from place.plan.bind_query import bind_query, moment_of
+from place.plan.bind_trajectory import asks_trajectory, bind_trajectory
 from place.plan.bind_trigger import bind_trigger
 from place.plan.catalog import Catalog, fold
 from place.plan.definitions import Definitions
 from place.plan.query import Query
+from place.plan.trajectory import Trajectory
 from place.sql import statements as s
 from place.sql.dialect import parse_one
 from place.sql.limits import NONE, within
@@ -40,6 +42,8 @@ class Question:
     begin: int
     until: int | None = None
     at: tuple[s.Position | None, s.Position | None] = (None, None)
+    trajectory: Trajectory | None = None
+    """What becomes of the readings that the query chooses, if trajectories are asked for."""
 
     @property
     def last(self) -> int:
@@ -56,11 +60,15 @@ class Question:
         """The columns of what it is answered with."""
         if self.query.trigger is not None:
             return (*self.query.names, INSTANT)
+        if self.trajectory is not None and self.trajectory.measures is not None:
+            return tuple(measure.name for measure in self.trajectory.measures)
         return self.query.names if self.until is None else (*self.query.names, *VALIDITY)
 
     @property
     def types(self) -> tuple[Type, ...]:
         """The types of these columns."""
+        if self.trajectory is not None and self.trajectory.measures is not None:
+            return tuple(measure.expression.type for measure in self.trajectory.measures)
         more = len(self.names) - len(self.query.names)
         return (*self.query.types, *(Type.TIMESTAMP,) * more)
 
@@ -84,8 +92,13 @@ def as_of(catalog: Catalog, select: s.Select | s.SelectTold) -> Question:
             hint="the earlier time comes first",
         )
     past = past_catalog(catalog)
-    query = _told(catalog, past, select) if isinstance(select, s.SelectTold) else None
-    query = query or bind_query(past, "", select)  # type: ignore[arg-type]
+    trajectory = None
+    if isinstance(select, s.SelectTold):
+        query = _told(catalog, past, select)
+    elif asks_trajectory(select):
+        query, trajectory = bind_trajectory(past, select)
+    else:
+        query = bind_query(past, "", select)
     if not query.streams:
         raise wrong(
             "a table has no past: it is asked as it is now",
@@ -93,7 +106,7 @@ def as_of(catalog: Catalog, select: s.Select | s.SelectTold) -> Question:
             hint="leave the time out, or name a stream in FROM",
         )
     places = (clause.begin.at, None if clause.until is None else clause.until.at)
-    return Question(query, of_streams(past, query.streams), begin, until, places)
+    return Question(query, of_streams(past, query.streams), begin, until, places, trajectory)
 
 
 def _told(catalog: Catalog, past: Catalog, select: s.SelectTold) -> Query:
@@ -144,7 +157,13 @@ def _archived(stream: Stream) -> Stream:
     if timeout is not None and archiving is not None:
         timeout = timeout * archiving.nth + (archiving.period or 0)
     return replace(
-        stream, lateness=0, retention=None, history=None, fills_gaps=False, timeout=timeout
+        stream,
+        lateness=0,
+        retention=None,
+        storing=None,
+        history=None,
+        fills_gaps=False,
+        timeout=timeout,
     )
 
 

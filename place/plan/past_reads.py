@@ -50,6 +50,8 @@ def start_of(question: Question) -> int | None:
     if query.trigger is not None:
         kept = _kept_by(query)
         return None if kept is None else begin - kept - 1
+    if query.leave is not None or query.confirm is not None:  # who came in at any time
+        return None
     longest = query.dwell or 0
     relation = query.sources[query.subject].relation
     reaches = [_reach(relation, window) for window in query.windows]
@@ -186,7 +188,7 @@ def _box_of(query: Query, stream: Stream) -> Box | None:
         query.trigger is not None
         or subject.relation.name != stream.name
         or query.query_table is not None
-        or query.dwell is not None  # what leads out of the region counts
+        or query.counts_stays  # what leads out of the region counts
         or not isinstance(query.inside, Rectangle | Circle | Polygon)
         or sum(source.relation.name == stream.name for source in query.sources) > 1
         or any(focal.stream == stream.name for focal in query.focals)

@@ -138,6 +138,10 @@ class Query:
     """What makes it a trigger, whose rows are alerts; None of a query."""
     dwell: int | None = None
     """`INSIDE … FOR`: how long an object must have been in the region without a break."""
+    leave: float | None = None
+    """`LEAVE BEYOND`: how far from the region who was in it has to be to have left it."""
+    confirm: int | None = None
+    """`CONFIRM`: so many readings in a row have to say that an object came, or left."""
     form: str | None = field(default=None, compare=False, repr=False)
     """Queries of one form were written alike but for literals; it says nothing about meaning."""
 
@@ -181,6 +185,15 @@ class Query:
         nearest = (self.nearest.focal,) if self.nearest and self.nearest.focal else ()
         return inside + nearest
 
+    @property
+    def needs_all_objects(self) -> bool:
+        """Does it need all objects of its streams, and not only those in its region? kNN and joins
+        do, and `WINDOW PREVIOUS`, which waits for the next reading of everybody."""
+        if self.trigger is not None:
+            return False
+        has_previous = self.window is not None and self.window.is_previous
+        return self.is_join or self.nearest is not None or has_previous
+
     @cached_property
     def is_join(self) -> bool:
         """Do elements of several streams meet, or readings of a source's own window?
@@ -213,7 +226,18 @@ class Query:
     @property
     def needs_history(self) -> bool:
         """Does what it holds depend on more than objects, tables and focal objects now?"""
-        return self.holds_readings or self.dwell is not None
+        return self.holds_readings or self.counts_stays
+
+    @property
+    def met_area(self) -> Shape | Around | None:
+        """The region that objects meet; none with LEAVE, where being near it is a condition, and
+        with CONFIRM, where readings outside of it count."""
+        return self.inside if self.leave is None and self.confirm is None else None
+
+    @property
+    def counts_stays(self) -> bool:
+        """Does it depend on since when objects have been in its region?"""
+        return (self.dwell, self.leave, self.confirm) != (None, None, None)
 
     @cached_property
     def reads_motion(self) -> bool:

@@ -43,6 +43,15 @@ class Found:
     bytes_read: int = 0
 
 
+@dataclass(frozen=True)
+class Extent:
+    """A box that holds all readings that may be in effect at a time, and about how many objects
+    there are."""
+
+    box: Box
+    objects: int
+
+
 class Archive(Protocol):
     """The past of streams. `box` and `keys` name what matters; an archive may leave out the rest,
     and may give more than was asked for."""
@@ -52,6 +61,9 @@ class Archive(Protocol):
 
         Where `at` lies in an older time that was pinned: the times around it that are kept.
         """
+
+    def extent(self, stream: Stream, at: int) -> Extent | None:
+        """Where the objects of a time are, if that is known without a look at them."""
 
     def objects(
         self, stream: Stream, at: int, box: Box | None = None, keys: frozenset[Key] | None = None

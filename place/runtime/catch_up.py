@@ -32,34 +32,32 @@ class CaughtUp:
     until: int
     contents: tuple[pa.Table | None, ...]
 
-    def told(self, first: Sequence[Change]) -> list[Change]:
-        """All that the query tells when it is registered, given its first answer live.
+    def past(self) -> list[Change]:
+        """What the query has told until now, to be settled with its first answer live.
 
-        That answer is the one with which the past ends. Where a cell knows less than the archive,
-        because its stream keeps no more, the difference is told at the instant of now.
+        That answer is the one with which the past ends, and is taken back here. Where a cell knows
+        less than the archive, because its stream keeps no more, the difference is told at the
+        instant of now.
         """
         since = self.query.since
         assert since is not None
         rows = self.rows.take(self.rows.left > since)
-        joined = np.maximum(rows.joined, since)
         has_left = rows.left != STILL
         gone = rows.take(has_left)
         still = rows.take(~has_left)
-        seam = settle(
-            [
-                replace(self._change(-1, still, np.full(len(still), self.until)), is_settled=False),
-                *(replace(change, is_settled=False) for change in first),
-            ]
-        )
-        told = [self._change(-1, gone, gone.left), self._change(1, rows, joined), *seam]
-        return [
-            change
-            for change in told
-            if len(change) and (change.sign > 0 or not self.query.arrivals)
+        told = [
+            self._change(-1, gone, gone.left),
+            self._change(1, rows, np.maximum(rows.joined, since)),
+            self._change(-1, still, np.full(len(still), self.until)),
         ]
+        return [change for change in told if len(change)]
+
+    def told(self, first: Sequence[Change]) -> list[Change]:
+        """All that the query tells when it is registered, given its first answer live."""
+        return settle([*self.past(), *(replace(change, is_settled=False) for change in first)])
 
     def _change(self, sign: int, rows: Lasting, instants: np.ndarray) -> Change:
-        return Change((self.query,), sign, instants, rows.columns, True)  # type: ignore[arg-type]
+        return Change((self.query,), sign, instants, rows.columns, False)  # type: ignore[arg-type]
 
 
 def catch_up(

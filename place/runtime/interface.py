@@ -60,8 +60,6 @@ class Runtime(Protocol):
     catalog: Catalog
     archive: Archive
     """The past of its streams: the one place where a runtime says which archive it has."""
-    catches_up: bool
-    """Can a query begin in the past?"""
     listener: Listener | None
     """Gets the deltas of ticks that no call waits for."""
 
@@ -95,7 +93,7 @@ class Runtime(Protocol):
         """What passed through the plan of a registered query since it began; of any other, now."""
 
     def statistics(self, stream: str) -> dict[str, int]:
-        """Counts of a stream: objects, readings, late."""
+        """Counts of a stream: objects, those of them on the disk, readings, late."""
 
     def reason(self, stream: str) -> str | None:
         """Why a reading of a stream was set aside last; None if none was."""
@@ -189,6 +187,9 @@ class DurableRuntime(Runtime, Protocol):
 
     def set_aside(self) -> list[str]:
         """The files of accepted readings of which no tick could be made."""
+
+    def past_faults(self) -> dict[str, str]:
+        """Why the past of streams cannot be read or written, by their names."""
 
     def pump(self) -> Manifest | None:
         """One tick of what was accepted; None if nothing waits."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from place.engine.answers import Answers, merge
 from place.engine.changes import Change, settle
-from place.engine.checkpoint import load_worker, save_worker
+from place.engine.checkpoint import Checkpoint, load_worker, save_worker
 from place.engine.columns import Dictionary
 from place.engine.compile import compile_query
 from place.engine.matrix import Matrix
@@ -34,6 +34,7 @@ from place.runtime.archive import Archive
 from place.runtime.catch_up import CaughtUp, apart, catch_up
 from place.runtime.durable.home import Home
 from place.runtime.durable.local_log import LocalLog
+from place.runtime.durable.run_files import RunFiles
 from place.runtime.durable.storage import Storage
 from place.runtime.intake.check import last_late
 from place.runtime.interface import Listener, Recalled, Runtime, check_rows
@@ -51,7 +52,6 @@ class LocalRuntime:
     """Runs queries by the shared matcher. `home` keeps it durable; without one, in memory."""
 
     name = "local"
-    catches_up = True
     listener: Listener | None = None
 
     def __init__(
@@ -63,7 +63,13 @@ class LocalRuntime:
         self._log: LocalLog | None = None
         self.repository: Repository | None = None
         self.catalog = Catalog()
-        self.workers = [Worker(place, threads) for place in self._matrix.places()]
+        storage = None if home is None else Storage(str(home.absolute()))
+        places = self._matrix.places()
+        self._files = [RunFiles(storage, f"{place.row}-{place.column}") for place in places]
+        self.workers = [
+            Worker(place, threads, files=files)
+            for place, files in zip(places, self._files, strict=True)
+        ]
         self._memory = MemoryArchive()
         self.archive: Archive = self._memory
         self._answers = Answers(Dictionary())
@@ -81,7 +87,10 @@ class LocalRuntime:
         repository = Repository(Storage(str(home.absolute())), self._ticks, self._store.load)
         self.repository = self.archive = repository
         self._log.archived = lambda: repository.passed
+        self._log.retired = lambda: [name for files in self._files for name in files.retired()]
         self._load(self._log)
+        for worker, files in zip(self.workers, self._files, strict=True):
+            files.sweep(worker.stored_files())
         if self._log.beginning.tick == 0 and (home / JOURNAL).exists():
             self._take_journal(home)
         assert self._home is not None
@@ -118,7 +127,7 @@ class LocalRuntime:
         self.catalog = catalog = self._store.load(log.beginning.catalog)
         self._reasons = dict(log.beginning.reasons)
         self.workers = [
-            load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
+            _loaded(worker, catalog, state)
             for worker, state in zip(self.workers, states, strict=True)
         ]
         self.remember_answers()
@@ -242,7 +251,8 @@ class LocalRuntime:
         name = self.catalog.streams[fold(stream)].name
         rows = [worker for worker in self.workers if worker.place.column == 0]
         return {
-            "objects": sum(worker.objects(name) for worker in rows),
+            "objects": sum(worker.objects(name) + worker.stored(name) for worker in rows),
+            "on_disk": sum(worker.stored(name) for worker in rows),
             "readings": sum(worker.readings[name] for worker in rows),
             "late": sum(worker.late[name] for worker in rows),
         }
@@ -327,6 +337,9 @@ class LocalRuntime:
             self._reasons[late.stream] = last_late(definition, late.table)
         if self.repository is None:
             self._archive(told)
+        for number, worker in enumerate(self.workers):
+            if worker.stored_files() and worker.is_bloated():  # by texts of what is on the disk
+                self.workers[number] = _loaded(worker, self.catalog, save_worker(worker))
         return settle(merge(found, self._answers))
 
     def _archive(self, told: Sequence[Told]) -> None:
@@ -365,7 +378,7 @@ class _States:
         saved = self._saved or [save_worker(worker) for worker in self._workers]
         made = []
         for worker, state, clocks in zip(self._workers, saved, self._clocks, strict=True):
-            again = load_worker(worker.place, catalog, catalog.arrow_of, state, worker.threads)
+            again = _loaded(worker, catalog, state)
             again.clocks.set_times(*clocks)
             read = {query.streams for query in catalog.queries.values()}
             for streams in [s for s in again.timelines if len(s) > 1 and s not in read]:
@@ -373,6 +386,15 @@ class _States:
             again.share.tidy()
             made.append(again)
         return made
+
+
+def _loaded(worker: Worker, catalog: Catalog, state: Checkpoint) -> Worker:
+    """A worker in the place of another, with a state that was saved."""
+    tables, threads = catalog.arrow_of, worker.threads
+    loaded = load_worker(worker.place, catalog, tables, state, threads, worker.files)
+    if isinstance(worker.files, RunFiles):
+        worker.files.keep(loaded.stored_files())
+    return loaded
 
 
 def plan_of(runtime: Runtime, query: Query) -> Plan:

@@ -18,9 +18,8 @@ from place.kernels.arrays import Longs
 from place.model.reading import Key
 from place.model.schema import Stream
 from place.model.segment import segment_schema
-from place.runtime.archive import Box, Found, Span
+from place.runtime.archive import Box, Extent, Found, Span
 from place.runtime.repository.complete import Completing
-from place.runtime.sampling import Sampler
 
 MANY = 100_000
 """So many readings that are too old are removed at once."""
@@ -34,7 +33,6 @@ class _Kept:
     completing: Completing | None = None
     first: int | None = None
     closed: int | None = None
-    sampler: Sampler | None = None
 
 
 class MemoryArchive:
@@ -65,14 +63,12 @@ class MemoryArchive:
         if kept.completing is None:
             kept.completing = Completing(stream)
         kept.completing.take(told, started)
+        kept.completing.late()  # nobody can put them in later
         kept.closed = kept.completing.clock.closed
         table = kept.completing.ready()
         if table is None:
             return
         kept.first = times_of(table)[0].as_py() if kept.first is None else kept.first
-        if stream.archiving is not None and not stream.archiving.is_complete:
-            kept.sampler = kept.sampler or Sampler(stream)
-            table = kept.sampler.take(table)
         kept.complete.append(table)
         self._remove_old(stream, kept)
 
@@ -86,6 +82,10 @@ class MemoryArchive:
         keep = stream.archiving.keep if stream.archiving is not None else None
         begin = kept.first if keep is None else max(kept.first, kept.closed - keep)
         return Span(begin, kept.closed)
+
+    def extent(self, stream: Stream, at: int) -> Extent | None:
+        """Where the objects of a time are: nobody knows without a look at them."""
+        return None
 
     def objects(
         self, stream: Stream, at: int, box: Box | None = None, keys: frozenset[Key] | None = None

@@ -53,12 +53,6 @@ def _kept(archive: Archive, stream: Stream, at: int) -> Span | None:
 def check_beginning(runtime: Runtime, catalog: Catalog, query: Query, at: Position) -> None:
     """Raise a StatementError if a query cannot begin in the past at the time that it names."""
     assert query.since is not None
-    if not runtime.catches_up:
-        raise wrong(
-            f"no query can begin in the past on the runtime {runtime.name}",
-            at,
-            hint="register it without FROM 'time', and ask once for what was: SELECT … BETWEEN",
-        )
     if not query.streams:
         raise wrong("what reads no stream has no past", at, hint="leave FROM 'time' out")
     question = since_then(catalog, query, query.since, at)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,46 +30,32 @@ from place.model import deadline
 from place.model.reading import Advance, Key
 from place.model.regions import around
 from place.model.schema import Stream
+from place.model.space import Point
 from place.model.time import HOUR, format_timestamp
 from place.model.types import Row
 from place.plan.past import Question
 from place.plan.past_reads import Needed, box_around, floor_to, needs_of, start_of
 from place.plan.query import Around, Query
-from place.runtime.archive import Archive, Box, Found
+from place.runtime.archive import Archive, Box
+from place.runtime.archive_reads import Reads, keys_within, told_of
 from place.runtime.interface import Recalled, check_rows
+from place.runtime.nearest_box import around_nearest, asks_nearest
 from place.runtime.together import asking, become_all
+from place.runtime.trajectories import trajectories
 from place.sql.limits import current
 
 LOG = logging.getLogger("place.past")
 PIECE = 2_000_000
 """About so many readings are taken at once."""
-MOST_KEYS = 100_000
-"""With more objects than these in a region, all readings of the time are read instead of theirs."""
 PATIENCE = 5.0
 """Seconds after which a question that is not answered yet says how far it is."""
-
-
-@dataclass
-class Reads:
-    """What was read of a stream for a question."""
-
-    rows: int = 0
-    files_read: int = 0
-    files_skipped: int = 0
-    bytes_read: int = 0
-
-    def add(self, found: Found) -> pa.Table:
-        """Count something that was found; its readings."""
-        self.rows += found.table.num_rows
-        self.files_read += found.files_read
-        self.files_skipped += found.files_skipped
-        self.bytes_read += found.bytes_read
-        return found.table
 
 
 def recall(archive: Archive, question: Question, most: int | None = None) -> Recalled:
     """What a question is answered with; its range was checked before."""
     with deadline.at_most(current().seconds):
+        if question.trajectory is not None:
+            return trajectories(archive, question, most)
         past = OpenPast(archive, question)
         query = question.query
         if question.until is None and past.is_simple:
@@ -125,7 +111,7 @@ class OpenPast:
 
     def notes(self) -> tuple[str, ...]:
         """What was read, and what was not."""
-        return tuple(_told_of(self._needs[name], reads) for name, reads in self.reads.items())
+        return tuple(told_of(self._needs[name], reads) for name, reads in self.reads.items())
 
     # The engine
 
@@ -164,6 +150,7 @@ class OpenPast:
         """Have the objects at the first instant; what changes by that, if the query is there."""
         if self.is_simple:
             self._look_around()
+            self._look_near()
         told: list[Told] = []
         for name, need in self._needs.items():
             span = self._spans[name]
@@ -252,26 +239,14 @@ class OpenPast:
     # What it can do without
 
     def _choose_keys(self) -> None:
-        """Of a region that stands still only objects matter that were in it at some time.
-
-        They are found by place, and then read by key: what leads them out of it counts, too.
-        """
+        """Of a region that stands still only objects matter that were in it at some time."""
         question = self.question
+        if question.until is None:
+            return
         for name, need in self._needs.items():
-            span, stream = self._spans[name], need.stream
-            if need.box is None or span is None or stream.key is None or question.until is None:
-                continue
-            reads, since = self.reads[name], floor_to(question.begin, stream.evaluate)
-            since = max(since, span.begin)
-            tables = [
-                self._archive.objects(stream, since, need.box, need.keys),
-                self._archive.readings(stream, since, question.until, need.box, need.keys),
-            ]
-            keys: set[int | str] = set()
-            for found in tables:
-                keys.update(reads.add(found).column(stream.key).unique().to_pylist())
-            chosen = frozenset(keys) if len(keys) <= MOST_KEYS else need.keys
-            self._needs[name] = replace(need, box=None, keys=chosen)
+            self._needs[name] = keys_within(
+                self._archive, need, question.begin, question.until, self.reads[name]
+            )
 
     def _look_around(self) -> None:
         """Where a region is that moves is known once its focal object is: the objects around it are
@@ -294,12 +269,37 @@ class OpenPast:
         if name == need.stream.name:
             self._focal = frozenset((area.focal.key,))
 
+    def _look_near(self) -> None:
+        """Of kNN around a place, only objects near it matter; how near is found by looking."""
+        nearest = self.question.query.nearest
+        if nearest is None or not asks_nearest(self.question):
+            return
+        name = self.question.query.sources[0].relation.name
+        need, span = self._needs[name], self._spans[name]
+        centre, focal = nearest.point, nearest.focal
+        if focal is not None and focal.stream in self._needs:
+            centre = self._place_of(self._needs[focal.stream].stream, focal.key)
+        if centre is None or span is None:
+            return
+        at = max(floor_to(self.question.begin, need.stream.evaluate), span.begin)
+        found = around_nearest(self._archive, self.question, need, centre, at, self.reads[name])
+        self._needs[name] = found
+        if found.box is not None and focal is not None and focal.stream == name:
+            self._focal = frozenset((focal.key,))
+
     def _box_of(self, stream: Stream, area: Around, query: Query) -> Box | None:
+        place = self._place_of(stream, area.focal.key)
+        if place is None:
+            return None
+        return box_around(around(query.space, place, area.extents), query.space)
+
+    def _place_of(self, stream: Stream, key: Key) -> Point | None:
+        """Where an object was at the first instant."""
         span = self._spans[stream.name]
-        if span is None or stream.x is None or stream.y is None:
+        if span is None or stream.x is None or stream.y is None or stream.key is None:
             return None
         at = max(floor_to(self.question.begin, stream.evaluate), span.begin)
-        keys = frozenset((area.focal.key,))
+        keys = frozenset((key,))
         table = self.reads[stream.name].add(self._archive.objects(stream, at, None, keys))
         places = zip(
             table.column(stream.key).to_pylist(),
@@ -307,9 +307,9 @@ class OpenPast:
             table.column(stream.y).to_pylist(),
             strict=True,
         )
-        for key, x, y in places:
-            if key == area.focal.key and x is not None and y is not None:
-                return box_around(around(query.space, (x, y), area.extents), query.space)
+        for each, x, y in places:
+            if each == key and x is not None and y is not None:
+                return x, y
         return None
 
 
@@ -320,18 +320,3 @@ def _is_twice(query: Query, stream: str) -> bool:
 def _by_time(table: pa.Table) -> pa.Table:
     times = table.column(table.num_columns - 2).to_numpy()
     return table.take(pa.array(np.argsort(times, kind="stable")))
-
-
-def _told_of(need: Needed, reads: Reads) -> str:
-    """What was read of a stream, in words."""
-    parts = [f"{reads.rows:,} {'reading' if reads.rows == 1 else 'readings'}"]
-    if need.keys is not None:
-        parts.append(f"of {len(need.keys):,} {'object' if len(need.keys) == 1 else 'objects'}")
-    if need.box is not None:
-        parts.append("within ({:g}, {:g}, {:g}, {:g})".format(*need.box))
-    if reads.files_read or reads.files_skipped:
-        parts.append(
-            f"from {reads.files_read:,} files, {reads.files_skipped:,} skipped,"
-            f" {reads.bytes_read:,} bytes"
-        )
-    return f"read of the past of {need.stream.name}: " + " ".join(parts)

@@ -35,7 +35,6 @@ class ReferenceRuntime:
     """Runs queries by recomputation. `home` keeps it durable; without one it is in memory."""
 
     name = "reference"
-    catches_up = True
     listener: Listener | None = None
 
     def __init__(self, home: Path | None = None) -> None:
@@ -128,6 +127,7 @@ class ReferenceRuntime:
         instant = self._clocks.closed(definition.name)
         return {
             "objects": len(objects(self.world, definition, instant)),
+            "on_disk": 0,
             "readings": sum(not r.disappears for r in self._readings[definition.name]),
             "late": len(self._late[definition.name]),
         }
@@ -147,14 +147,22 @@ class ReferenceRuntime:
     def _become(self, catalog: Catalog) -> list[Delta]:
         before, self.catalog = self.catalog, catalog
         deltas: list[Delta] = []
+        ended: dict[str, tuple[Query, Answer, int]] = {}
         for key, query in before.queries.items():
             if not query.streams:  # what reads no stream happens when statements do
                 self._evaluated[key] = self._clocks.now(query.streams)
             if catalog.queries.get(key) != query:
-                deltas += _told(query, self._answers.pop(key), Counter(), self._evaluated.pop(key))
+                ended[key] = query, self._answers.pop(key), self._evaluated.pop(key)
                 self._since.pop(key, None)
         reset = self._forget_reset(before)
         self._follow_streams()
+        replaced: dict[str, Answer] = {}
+        for key, (query, held, reached) in ended.items():
+            after = catalog.queries.get(key)
+            if after is not None and self._clocks.now(after.streams) == reached:
+                replaced[key] = held  # what differs between the two is told
+            else:
+                deltas += _told(query, held, Counter(), reached)
         for key, query in catalog.queries.items():
             refreshed = any(
                 before.contents.get(fold(t)) is not catalog.contents[fold(t)] for t in query.tables
@@ -162,8 +170,8 @@ class ReferenceRuntime:
             if key in self._answers and query.streams & reset:
                 deltas += self._begin_anew(key, query)
             elif key not in self._answers:
-                self._answers[key] = Counter()
                 self._evaluated[key] = self._clocks.join(query.streams)
+                self._answers[key] = replaced.get(key, Counter())
                 self._since[key] = self._evaluated[key]
                 deltas += self._catch_up(key, query)
                 deltas += self._evaluate(key, query, self._evaluated[key])

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 from place.errors import InternalError
 from place.model.delta import Answer
+from place.model.path import is_near
 from place.model.reading import Key, Reading
 from place.model.regions import around, region_of
 from place.model.schema import Relation, Stream, Table
-from place.model.shape import Shape, ShapeError, contains
+from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, contains
 from place.model.space import Space, measure
 from place.model.time import BEGINNING, ceil_to
 from place.model.types import Row, Value
@@ -248,6 +249,45 @@ def has_stayed(query: Query, world: World, subject: Subject, t: int) -> bool:
     return effect(stream, since + query.dwell) <= t
 
 
+def is_confirmed(query: Query, world: World, subject: Subject, t: int) -> bool:
+    """Is the subject inside; with `CONFIRM`, by the last so many readings in a row that agreed, and
+    with `LEAVE BEYOND` until it is too far away?"""
+    stream = query.sources[query.subject].relation
+    if query.confirm is None or not isinstance(stream, Stream):
+        return is_inside(query, world, subject) or has_not_left(query, world, subject, t)
+    confirmed, run, last, before = False, 0, None, None
+    for instant in instants(query, world, BEGINNING, t):
+        then = objects(world, stream, instant).get(subject.order[1])  # type: ignore[arg-type]
+        if then is None:
+            confirmed, run, last = False, 0, None
+        elif then.time != last:
+            inside = is_inside(query, world, _subject(then, instant))
+            run, before = (run + 1 if run and inside == before else 1), inside
+            confirmed, last = (inside if run >= query.confirm else confirmed), then.time
+    return confirmed
+
+
+def has_not_left(query: Query, world: World, subject: Subject, t: int) -> bool:
+    """`LEAVE BEYOND`: was the object in the region at an instant since which it was always near?"""
+    stream = query.sources[query.subject].relation
+    if query.leave is None or not isinstance(stream, Stream):
+        return False
+    for instant in reversed(instants(query, world, BEGINNING, t)):
+        then = objects(world, stream, instant).get(subject.order[1])  # type: ignore[arg-type]
+        point = None if then is None or then.row is None else point_of(stream, then.row)
+        if then is None or point is None or not _is_near(query, point):
+            return False
+        if is_inside(query, world, _subject(then, instant)):
+            return True
+    return False
+
+
+def _is_near(query: Query, point: Point) -> bool:
+    assert query.leave is not None
+    assert isinstance(query.inside, Rectangle | Circle | Polygon)
+    return is_near(query.inside, query.space, *point, query.leave)
+
+
 def is_in_query_table(query: Query, world: World, subject: Subject, rows: tuple[Row, ...]) -> bool:
     """`O INSIDE Q`: does the subject lie in the region of this row of the query table?"""
     table = query.query_table
@@ -298,7 +338,8 @@ def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> An
     matches = [
         (s, rows)
         for s, rows in chosen
-        if is_inside(query, world, s) and is_in_query_table(query, world, s, rows)
+        if is_confirmed(query, world, s, t)
+        if is_in_query_table(query, world, s, rows)
         if has_stayed(query, world, s, t)
     ]
     trace["inside"] = len(matches)

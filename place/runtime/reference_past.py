@@ -17,8 +17,9 @@ from place.model.time import BEGINNING
 from place.model.types import Row
 from place.plan.past import Question
 from place.plan.query import Query
-from place.runtime.archive import Box, Found, Span
+from place.runtime.archive import Box, Extent, Found, Span
 from place.runtime.reference import World, answer, instants, without_gaps
+from place.runtime.reference_trajectory import trajectories
 from place.runtime.reference_trigger import alerts
 
 
@@ -88,6 +89,10 @@ class ReferenceArchive:
         keep = stream.archiving.keep
         return Span(first if keep is None else max(first, end - keep), end)
 
+    def extent(self, stream: Stream, at: int) -> Extent | None:
+        """Where the objects of a time are: nobody knows without a look at them."""
+        return None
+
     def objects(
         self, stream: Stream, at: int, box: Box | None = None, keys: frozenset[Key] | None = None
     ) -> Found:
@@ -127,6 +132,8 @@ def recalled(archive: ReferenceArchive, question: Question) -> list[Row]:
     """The rows that a question is answered with."""
     readings = {stream.name: archive.kept(stream) for stream in question.streams}
     world, query = World(question.catalog, readings), question.query
+    if question.trajectory is not None:
+        return trajectories(question, world)
     if query.trigger is not None:
         found = alerts(query, world, BEGINNING, question.last)
         return [(*row, instant) for instant, row in found if instant >= question.begin]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -26,7 +26,7 @@ from place.plan.catalog import STORES, Catalog
 from place.plan.define import Load
 from place.sql.dialect import parse_one
 from place.sql.limits import NONE, within
-from place.sql.statements import Change
+from place.sql.statements import Change, CreateTable
 
 FORMAT = 2
 
@@ -125,13 +125,21 @@ class CatalogStore:
         """The version of the last change."""
         return int(self._db.execute("SELECT version FROM place").fetchone()[0])
 
-    def since(self, kind: str, name: str) -> int:
-        """The version in which the definition of that folded name was made."""
+    def since(self, kind: str, name: str, version: int | None = None) -> int:
+        """The version in which the definition of that folded name was made, as of a version or now;
+        one that was altered is still the same."""
         found = self._db.execute(
-            "SELECT since FROM definitions WHERE kind = ? AND name = ? ORDER BY since DESC",
-            (kind, name),
-        ).fetchone()
-        return int(found[0])
+            "SELECT since, until FROM definitions WHERE kind = ? AND name = ? AND since <= ?"
+            " ORDER BY since DESC",
+            (kind, name, self.version() if version is None else version),
+        ).fetchall()
+        lives = [(int(since), until) for since, until in found]
+        made = lives[0][0]
+        for since, until in lives[1:]:
+            if until != made:
+                break
+            made = since
+        return made
 
     def save(self, before: Catalog, after: Catalog) -> None:
         """Make a change durable, all of it or nothing."""
@@ -205,13 +213,14 @@ class CatalogStore:
         self._db.execute("DELETE FROM entries")
         self._db.execute("INSERT INTO entries VALUES (?)", (name,))
 
-    def _resets(self, version: int, streams: Mapping[str, int]) -> dict[str, int]:
-        """When streams, which are there since some version, were reset last as of a version."""
+    def _resets(self, version: int, streams: Sequence[str]) -> dict[str, int]:
+        """When streams, which are there as of a version, were reset last."""
         found: dict[str, int | None] = {}
+        made = {name: self.since("stream", name, version) for name in streams}
         for name, reset, since in self._db.execute(
             "SELECT stream, reset, since FROM resets WHERE since <= ? ORDER BY since", (version,)
         ):
-            if since > streams.get(name, version):
+            if since > made.get(name, version):
                 found[name] = reset
         return {name: reset for name, reset in found.items() if reset is not None}
 
@@ -225,7 +234,7 @@ class CatalogStore:
         ).fetchall()
         catalog = self._with(Catalog(), found)
         revisions = {name: since for kind, *_, name, since in found if kind == "table"}
-        streams = {name: since for kind, *_, name, since in found if kind == "stream"}
+        streams = [name for kind, *_, name, _ in found if kind == "stream"]
         revisions |= self._resets(version, streams)
         return replace(catalog, version=version, revisions=revisions)
 
@@ -242,6 +251,9 @@ class CatalogStore:
                 if not isinstance(statement, Change):
                     raise InternalError(f"the catalog holds what changes nothing: {text}")
                 catalog = apply(catalog, statement, text, _stored(columns, rows))
+                if rows is not None and isinstance(statement, CreateTable):
+                    held = TableRows(pa.ipc.open_stream(rows).read_all())
+                    catalog = catalog.with_rows(statement.name.text, held)
         return catalog
 
     def versions(self, wanted: Sequence[int]) -> Iterator[Catalog]:
@@ -272,14 +284,14 @@ class CatalogStore:
                 revisions.pop(name, None)
         catalog = self._with(catalog, begun)
         revisions |= {name: since for kind, *_, name, since in begun if kind == "table"}
-        streams = {
-            name: int(since)
-            for name, since in self._db.execute(
-                "SELECT name, since FROM definitions WHERE kind = 'stream'"
+        streams = [
+            name
+            for (name,) in self._db.execute(
+                "SELECT name FROM definitions WHERE kind = 'stream'"
                 " AND since <= ? AND (until IS NULL OR until > ?)",
                 (version, version),
             )
-        }
+        ]
         for name in streams:
             revisions.pop(name, None)
         revisions |= self._resets(version, streams)

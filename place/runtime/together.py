@@ -28,8 +28,7 @@ def become_all(
     found: list[Found] = []
     for number, moved in enumerate(_moved(workers, catalog, wants)):
         windows = held[number] if held is not None else {}
-        known = {name: table for name, table in windows.items() if table is not None}
-        found += workers[number].become(catalog, catalog.arrow_of, moved, known)
+        found += workers[number].become(catalog, catalog.arrow_of, moved, windows)
     return found
 
 

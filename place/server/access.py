@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -14,8 +14,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from place.server.errors import Refused, error_body, reply, too_large
+from place.server.grants import Sight
 from place.server.settings import Settings, is_loopback
-from place.server.store import LOCAL, Role
+from place.server.store import LOCAL, ROLES, Role
 from place.sql.limits import EMBEDDED
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Who:
     name: str
     role: Role
     token: str | None = None
+    sight: Sight | None = field(default=None, compare=False)
+    """The streams and tables that they may see; None is all of them."""
 
     @property
     def is_admin(self) -> bool:
@@ -60,7 +63,7 @@ def authenticate(connection: HTTPConnection) -> Who:
             hint="send the header Authorization: Bearer …",
             headers={"WWW-Authenticate": "Bearer"},
         )
-    return Who(token.name, token.role, token.id)
+    return server.seeing(Who(token.name, token.role, token.id))
 
 
 def _token_of(connection: HTTPConnection) -> str | None:
@@ -91,8 +94,12 @@ def asking(*roles: Role) -> Callable[[HTTPConnection], Awaitable[Who]]:
     return admitted
 
 
-Anyone = Annotated[Who, Depends(asking("admin", "client", "ingest"))]
-Reader = Annotated[Who, Depends(asking("admin", "client"))]
+Anyone = Annotated[Who, Depends(asking(*ROLES))]
+Reader = Annotated[Who, Depends(asking("admin", "client", "viewer"))]
+"""Who looks at queries, and at what they answer."""
+Asker = Annotated[Who, Depends(asking("admin", "client"))]
+"""Who has queries of their own."""
+Monitor = Annotated[Who, Depends(asking("admin", "monitor"))]
 Admin = Annotated[Who, Depends(asking("admin"))]
 Sender = Annotated[Who, Depends(asking("admin", "ingest"))]
 

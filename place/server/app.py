@@ -13,15 +13,21 @@ from starlette.staticfiles import StaticFiles
 
 import place.web
 from place import __version__
-from place.server import operate, pushes, queries, quotas, readings, updates, webhooks
+from place.server import (
+    operate,
+    past,
+    pushes,
+    queries,
+    quotas,
+    readings,
+    trackers,
+    updates,
+    webhooks,
+)
 from place.server.access import Gate
 from place.server.errors import Refused, add_handlers
 from place.server.state import Server
-
-VENDOR = {
-    "maplibre-gl.js": "text/javascript",
-    "maplibre-gl.css": "text/css",
-}
+from place.web import VENDOR, vendored
 
 
 def make_app(server: Server) -> FastAPI:
@@ -35,7 +41,8 @@ def make_app(server: Server) -> FastAPI:
     )
     app.state.place = server
     add_handlers(app)
-    for part in (queries, readings, pushes, updates, webhooks, quotas, operate):
+    of_data = queries, past, readings, pushes, trackers, updates
+    for part in (*of_data, webhooks, quotas, operate):
         app.include_router(part.router)
     if importlib.util.find_spec("place.server.map") is not None:
         from place.server import map as live
@@ -83,16 +90,3 @@ class Parts(StaticFiles):
         if Path(path).suffix not in (".html", ".js", ".css", ".svg"):
             return "", None
         return super().lookup_path(path)
-
-
-def vendored(name: str) -> Path | None:
-    """A file of the map's library."""
-    if name not in VENDOR:
-        return None
-    # The package is looked for and not imported: it would ask for a framework that nobody needs.
-    package = importlib.util.find_spec("maplibre")
-    for directory in (package.submodule_search_locations or ()) if package is not None else ():
-        file = Path(directory) / "srcjs" / name
-        if file.is_file():
-            return file
-    return None

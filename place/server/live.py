@@ -147,7 +147,9 @@ class LiveMap:
 
     def about(self, who: Who) -> dict[str, Any]:
         """What there is to see, and who is looking."""
-        streams = [self._about(layer, who) for layer in self.layers()]
+        sight = who.sight
+        seen = [x for x in self.layers() if sight is None or fold(x.stream.name) in sight]
+        streams = [self._about(layer, who) for layer in seen]
         return {
             "streams": streams,
             "basemap": self._basemap(),
@@ -168,7 +170,7 @@ class LiveMap:
             "index": layer.index,
             "space": stream.space.value,
             "bounds": layer.bounds() if who.is_admin else stream.bounds,
-            "classes": layer.classes.names,
+            "classes": layer.classes.names if sees_all(who, stream) else [],
             "class_column": layer.class_column,
             "key_column": key_name(stream),
             "columns": [{"name": c.name, "type": c.type.value} for c in stream.columns],
@@ -209,8 +211,10 @@ class LiveMap:
         self._regions[query.name] = query, rows, found
         return found
 
-    async def roads(self, name: str) -> bytes:
+    async def roads(self, name: str, who: Who) -> bytes:
         """The roads of a generated stream, in its coordinates, a feature for each class."""
+        if who.sight is not None and fold(name) not in who.sight:
+            raise not_found("stream", name)
         stream = self.server.session.catalog.streams.get(fold(name))
         if stream is None or not is_generated(stream):
             raise not_found("stream", name)
@@ -252,6 +256,12 @@ class LiveMap:
             lag = max(lag, time.time() - last.written)
         figures["lag_ms"] = lag * 1000
         return figures
+
+
+def sees_all(who: Who, stream: Stream) -> bool:
+    """Does somebody see the whole of a stream, and so what its objects have in common?"""
+    grant = who.sight.get(fold(stream.name)) if who.sight is not None else None
+    return who.sight is None or (grant is not None and grant.condition is None)
 
 
 def is_placed(stream: Stream) -> bool:

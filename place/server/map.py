@@ -30,7 +30,7 @@ from place.server.alerts import Alerts, spots_of
 from place.server.encode import Message
 from place.server.errors import Refused
 from place.server.frames import Slotted
-from place.server.live import BASEMAP, LiveMap
+from place.server.live import BASEMAP, LiveMap, sees_all
 from place.server.queries import describe, key_places, kind_of
 from place.server.state import Server
 from place.server.subscriber import Subscriber
@@ -241,7 +241,10 @@ class Viewer:
             frame = layer.frame
             if frame is None or (self._names and fold(layer.stream.name) not in self._names):
                 continue
-            if self._classes.get(layer.index, 0) != len(layer.classes.names):
+            if self._who.sight is not None and fold(layer.stream.name) not in self._who.sight:
+                continue
+            has_new = self._classes.get(layer.index, 0) != len(layer.classes.names)
+            if has_new and sees_all(self._who, layer.stream):
                 self._classes[layer.index] = len(layer.classes.names)
                 names = {"stream": layer.index, "classes": layer.classes.names}
                 await self._send({"type": "classes", **names})
@@ -395,7 +398,7 @@ def router(state: Server) -> APIRouter:
     @routes.get("/map/roads/{stream}")
     async def roads(_: Request, who: Reader, stream: str) -> Response:
         """The roads of a generated stream as GeoJSON, in the stream's coordinates."""
-        return Response(await live.roads(stream), media_type="application/geo+json")
+        return Response(await live.roads(stream, who), media_type="application/geo+json")
 
     @routes.get("/map/land/{z}/{x}/{y}")
     async def land_tile(_: Request, who: Reader, z: int, x: int, y: int) -> Response:
@@ -415,7 +418,7 @@ def router(state: Server) -> APIRouter:
 
     @routes.websocket("/map")
     async def look(websocket: WebSocket) -> None:
-        who = await admit(websocket, "admin", "client")
+        who = await admit(websocket, "admin", "client", "viewer")
         if who is None:
             return
         asked = websocket.query_params.get("streams", "")

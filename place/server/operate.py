@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from place.runtime.durable.manifest import counts_of
 from place.runtime.durable.trigger_figures import TRIGGER_FIGURES
-from place.server.access import COOKIE, Admin, Anyone, server_of
+from place.server.access import COOKIE, Anyone, Monitor, server_of
 from place.server.errors import Refused
 from place.server.quotas import COUNTED, clients
 from place.server.state import Server
@@ -30,14 +30,17 @@ class Health(BaseModel):
     """Whether ticks run, and how far they are.
 
     It is `ok`, `failing` while no tick can be made, `degraded` while acknowledged readings are set
-    aside of which none could be made (`place retry` puts them back), or `stalled` while one tick
-    runs for long: what is pushed meanwhile waits on the disk. `busy` are the seconds of that tick.
+    aside of which none could be made (`place retry` puts them back) or while the past of streams
+    cannot be read or written (of so many as `past_faults` says; `GET /past` says why), or `stalled`
+    while one tick runs for long: what is pushed meanwhile waits on the disk. `busy` are the seconds
+    of that tick.
     """
 
     status: str
     tick: int
     failure: str | None
     set_aside: int
+    past_faults: int
     busy: int
 
 
@@ -64,9 +67,16 @@ async def health(request: Request) -> Response:
     aside = len(await to_thread.run_sync(server.runtime.set_aside))
     busy = server.pump.busy
     well = "stalled" if busy > STALLED else "ok"
-    status = "failing" if failure is not None else "degraded" if aside else well
-    tick = server.hub.tick
-    body = Health(status=status, tick=tick, failure=failure, set_aside=aside, busy=int(busy))
+    faults = len(server.runtime.past_faults())
+    status = "failing" if failure is not None else "degraded" if aside or faults else well
+    body = Health(
+        status=status,
+        tick=server.hub.tick,
+        failure=failure,
+        set_aside=aside,
+        past_faults=faults,
+        busy=int(busy),
+    )
     return JSONResponse(body.model_dump(), 200 if failure is None else 503)
 
 
@@ -101,7 +111,7 @@ async def logout(response: Response) -> None:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(request: Request, who: Admin) -> PlainTextResponse:
+async def metrics(request: Request, who: Monitor) -> PlainTextResponse:
     """Figures in Prometheus' text form."""
     text = figures(server_of(request))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -136,6 +146,8 @@ def figures(server: Server) -> str:
         metric(f"{key}_total", "counter", text, {_of(n): c[key] for n, c in counts.items()})
     objects = {_of(name): count["objects"] for name, count in counts.items()}
     metric("objects", "gauge", "Objects that are alive.", objects)
+    stored = {_of(name): count.get("on_disk", 0) for name, count in counts.items()}
+    metric("objects_on_disk", "gauge", "Those of them that are not in memory.", stored)
     one("waiting_readings", "gauge", "Readings accepted that no tick has taken.", readings)
     one("waiting_bytes", "gauge", "Bytes of these.", size)
     aside = len(server.runtime.set_aside())
@@ -160,6 +172,8 @@ def figures(server: Server) -> str:
     seconds = last.metrics if last else {}
     stages = {f'{{stage="{stage}"}}': seconds.get(stage, 0.0) for stage in STAGES}
     metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
+    lag = {"": seconds["lag"]} if "lag" in seconds else {}
+    metric("tick_lag_seconds", "gauge", "Seconds that the last tick's first reading waited.", lag)
     return "\n".join(lines) + "\n"
 
 

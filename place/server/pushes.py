@@ -77,7 +77,7 @@ def _write(server: Server, told: Sequence[Told], stream: Stream | None = None) -
     try:
         server.runtime.accept_until(stream, told)
     except ConfigurationError:
-        if stream is not None and stream not in server.session.catalog.streams.values():
+        if stream is not None and not server.session.catalog.has(stream):
             raise not_found("stream", stream.name) from None
         raise
     server.pump.tell()

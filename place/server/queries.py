@@ -17,9 +17,10 @@ from place.plan.catalog import fold
 from place.plan.constraint_graph import ConstraintGraph, constraint_graph
 from place.plan.expression import Column
 from place.plan.query import Around, Focal, Query
-from place.server.access import Reader, Who, server_of
+from place.server.access import Asker, Reader, Who, server_of
 from place.server.encode import id_after
 from place.server.errors import not_found, too_large
+from place.server.formats import Format, Rowset, check_position, written
 from place.server.state import Server
 from place.server.statements import execute, resume
 from place.server.store import Suspended
@@ -29,9 +30,11 @@ router = APIRouter()
 
 
 class Statement(BaseModel):
-    """One or several statements, with semicolons between them."""
+    """One or several statements, with semicolons between them; `at` is a time of the past, of which
+    SELECTs are then asked."""
 
     sql: str
+    at: str | None = None
 
 
 class Executed(BaseModel):
@@ -42,6 +45,8 @@ class Executed(BaseModel):
     types: list[str]
     rows: list[list[Any]]
     deltas: int
+    line: str | None
+    """The column of the key, if the rows are trajectories: of each object in the order of times."""
 
 
 class FocalObject(BaseModel):
@@ -103,10 +108,11 @@ class StreamInfo(BaseModel):
     space: str
     bounds: list[float] | None
     source: str | None
-    objects: int
-    readings: int
-    late: int
-    bad: int
+    objects: int | None
+    readings: int | None
+    late: int | None
+    bad: int | None
+    """Counts of the whole stream; None for those who see a part of it."""
     last_reason: str | None
     """Why a reading was set aside last."""
 
@@ -122,22 +128,30 @@ class AnswerNow(BaseModel):
 
 
 @router.post("/sql", response_model=Executed)
-async def sql(request: Request, who: Reader, statement: Statement) -> Executed:
-    """Execute statements."""
+async def sql(
+    request: Request, who: Asker, statement: Statement, form: Format = "json"
+) -> Executed | Response:
+    """Execute statements. In another format than JSON are the rows of the last one, if it has
+    any."""
     server = server_of(request)
     limit = server.limits_of(who).text
     if len(statement.sql) > limit:
         raise too_large(limit)
     with server.turn(who):
         result, deltas = await to_thread.run_sync(
-            execute, server, who, statement.sql, limiter=server.asks
+            execute, server, who, statement.sql, statement.at, limiter=server.asks
         )
+    if form != "json" and result.columns:
+        rows = Rowset(result.columns, result.types, result.rows, result.line)
+        body, media = await to_thread.run_sync(written, form, rows, {})
+        return Response(body, media_type=media)
     return Executed(
         message=result.message,
         columns=list(result.columns),
         types=[kind.value for kind in result.types],
         rows=[list(row) for row in result.rows],
         deltas=deltas,
+        line=result.line,
     )
 
 
@@ -160,7 +174,7 @@ async def show_query(request: Request, who: Reader, name: str) -> dict[str, Any]
 
 
 @router.post("/queries/{name}/resume", response_model=QueryInfo)
-async def resume_query(request: Request, who: Reader, name: str) -> dict[str, Any]:
+async def resume_query(request: Request, who: Asker, name: str) -> dict[str, Any]:
     """Register a query again that was suspended for what it cost."""
     server = server_of(request)
     with server.turn(who):
@@ -169,24 +183,32 @@ async def resume_query(request: Request, who: Reader, name: str) -> dict[str, An
 
 
 @router.get("/queries/{name}/answer", response_model=AnswerNow)
-async def answer(request: Request, who: Reader, name: str) -> Response:
-    """The answer of a query as of the last tick."""
+async def answer(request: Request, who: Reader, name: str, form: Format = "json") -> Response:
+    """The answer of a query as of the last tick. The headers X-Place-Tick and X-Place-After say
+    what `tick` and `after` do."""
     server = server_of(request)
     query = server.find(who, name)
+    if form == "geojson":
+        check_position(query.names)
     tick, found = await server.hub.answer(query)
+    after = id_after(tick)
 
-    def written() -> bytes:
-        rows = ordered(tuple(json.loads(text)) for text in found.elements())
-        body = {
+    def body() -> tuple[bytes, str]:
+        rows = list(ordered(tuple(json.loads(text)) for text in found.elements()))
+        if form != "json":
+            return written(form, Rowset(query.names, query.types, rows), {"tick": tick})
+        told = {
             "tick": tick,
-            "after": id_after(tick),
+            "after": after,
             "columns": query.names,
             "types": [kind.value for kind in query.types],
-            "rows": list(rows),
+            "rows": rows,
         }
-        return json.dumps(body).encode()
+        return json.dumps(told).encode(), "application/json"
 
-    return Response(await to_thread.run_sync(written), media_type="application/json")
+    content, media = await to_thread.run_sync(body)
+    headers = {"X-Place-Tick": str(tick), "X-Place-After": after}
+    return Response(content, media_type=media, headers=headers)
 
 
 @router.get("/queries/{name}/constraints", response_model=ConstraintGraph)
@@ -201,14 +223,19 @@ def constraints(request: Request, who: Reader, name: str) -> ConstraintGraph:
 
 @router.get("/streams", response_model=list[StreamInfo])
 async def list_streams(request: Request, who: Reader) -> list[StreamInfo]:
-    """All streams."""
+    """All streams that you may see."""
     server = server_of(request)
-    streams = server.session.catalog.streams.values()
-    runtime = server.runtime
-    return [
-        _stream(stream, runtime.statistics(stream.name), runtime.reason(stream.name))
-        for stream in streams
-    ]
+    runtime, sight = server.runtime, who.sight
+    found = []
+    for stream in server.session.catalog.streams.values():
+        grant = sight.get(fold(stream.name)) if sight is not None else None
+        if sight is None:
+            told = runtime.statistics(stream.name), runtime.reason(stream.name)
+            found.append(_stream(stream, *told))
+        elif grant is not None:
+            counts = runtime.statistics(stream.name) if grant.condition is None else {}
+            found.append(_stream(stream, counts, None))
+    return found
 
 
 def describe(server: Server, query: Query) -> dict[str, Any]:
@@ -367,6 +394,6 @@ def _stream(stream: Stream, counts: Mapping[str, int], reason: str | None) -> St
         space=stream.space.value,
         bounds=list(stream.bounds) if stream.bounds is not None else None,
         source=stream.source.kind if stream.source is not None else None,
-        **{key: counts[key] for key in ("objects", "readings", "late", "bad")},
+        **{key: counts.get(key) for key in ("objects", "readings", "late", "bad")},
         last_reason=reason,
     )

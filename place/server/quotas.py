@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from place.plan.query import Query
-from place.server.access import Admin, Reader, Who, server_of
+from place.server.access import Admin, Asker, Who, server_of
 from place.server.errors import Refused
 from place.server.settings import PARTS, VALUE, Quota
 from place.server.store import LOCAL
@@ -155,7 +155,7 @@ def clients(server: Server) -> list[str]:
 
 
 @router.get("/quotas", response_model=list[QuotaInfo])
-def list_quotas(request: Request, who: Reader) -> list[QuotaInfo]:
+def list_quotas(request: Request, who: Asker) -> list[QuotaInfo]:
     """What clients may have, and what they have: all for an admin, your own for you."""
     server = server_of(request)
     names = clients(server) if who.is_admin else [who.name]

@@ -225,6 +225,14 @@ def accept(
         routed = read_body(stream, media, body, arrival, latest)
     except RecursionError:
         raise Refused(400, "wrong_json", "the body is nested too deeply") from None
+    return make_durable(server, stream, routed, moment, whole)
+
+
+def make_durable(
+    server: Server, stream: Stream, routed: Routed, moment: int | None, whole: bool
+) -> Taken:
+    """Make checked readings durable, after which their stream has reached a moment, if one is
+    given; all of them or none if `whole`."""
     if whole and routed.rejected:
         raise wrong_row(routed.rejected[0])
     late = _late(server, stream, routed.segment)
@@ -234,7 +242,7 @@ def accept(
         try:
             server.runtime.accept(stream, routed.segment)
         except ConfigurationError:
-            if stream not in server.session.catalog.streams.values():  # dropped meanwhile
+            if not server.session.catalog.has(stream):  # dropped meanwhile
                 raise not_found("stream", stream.name) from None
             raise
     return _taken(routed, late)
@@ -269,7 +277,7 @@ def _accept_until(server: Server, stream: Stream, segment: pa.Table, moment: int
     try:
         server.runtime.accept_until(stream, told)
     except ConfigurationError:
-        if stream not in server.session.catalog.streams.values():
+        if not server.session.catalog.has(stream):
             raise not_found("stream", stream.name) from None
         raise
     server.pump.tell()

@@ -8,6 +8,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from anyio import CapacityLimiter
@@ -20,6 +21,7 @@ from place.runtime.interface import durable
 from place.runtime.tables import TableLoader
 from place.server.access import Who
 from place.server.errors import Refused, busy, not_found
+from place.server.grants import Grant
 from place.server.guard import Guard
 from place.server.hub import Hub
 from place.server.pump import Pump
@@ -94,6 +96,14 @@ class Server:
     def may_see(self, who: Who, query: str) -> bool:
         return who.is_admin or self.owned(query).owner == who.name
 
+    def seeing(self, who: Who) -> Who:
+        """Somebody with what they see of streams and tables. A viewer sees the streams of the
+        queries that are shown to it, and nothing of those but what the queries tell."""
+        if who.role == "viewer":
+            streams = {stream for query in self.visible(who) for stream in query.streams}
+            return replace(who, sight={fold(name): Grant(name, "FALSE") for name in streams})
+        return who if who.is_admin else replace(who, sight=self.store.sight(who.name))
+
     def visible(self, who: Who) -> list[Query]:
         """The queries that somebody may see."""
         queries = list(self.session.catalog.queries.values())
@@ -138,7 +148,8 @@ class Server:
 
     async def subscribe(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
         """Subscribe somebody to a query, if they may have one more subscription."""
-        mine = sum(other.who.name == who.name for other in self.hub.subscribers())
+        others = (other.who for other in self.hub.subscribers())
+        mine = sum((other.name, other.role) == (who.name, who.role) for other in others)
         self.quotas.check(who, "subscriptions", mine)
         return await self.hub.join(who, query, after, registered)
 

@@ -21,6 +21,7 @@ from place.runtime.interface import tick_of
 from place.server.access import Who
 from place.server.errors import Refused, not_found
 from place.server.store import Suspended
+from place.server.tenants import check_seen, confine, shown_list
 from place.sim.recipe import Recipe, is_file
 from place.sql import limits
 from place.sql import statements as s
@@ -45,41 +46,61 @@ PATTERN = re.compile(r"[{}\[\]*?\\]")
 
 @dataclass(frozen=True)
 class Written:
-    """A statement, and where it stands in the text of the request."""
+    """A statement, and where it stands in the text of the request, or in one made of it."""
 
     statement: s.Statement
     sql: str
     offset: int
+    text: str
 
 
-def execute(server: Server, who: Who, text: str) -> tuple[Result, int]:
+def execute(server: Server, who: Who, text: str, at: str | None = None) -> tuple[Result, int]:
     """Execute the statements of a text in order; the last one's result, and the deltas of all.
 
     A run of definitions is one tick, and so is a run of queries that are dropped. An error says
     which statement was wrong; those before it have taken effect.
     """
     with limits.within(server.limits_of(who)):
-        return _executed(server, who, text)
+        return _executed(server, who, text) if at is None else (_recalled(server, who, text, at), 0)
+
+
+def _recalled(server: Server, who: Who, text: str, at: str) -> Result:
+    """Ask the SELECTs of a text about a time of the past; the last one's result."""
+    then, result = server.session.at(at), Result("nothing to do")
+    for written in _parsed(server, who, text):
+        statement = then.of_then(written.statement)
+        _check_role(server, who, statement)
+        try:
+            result = then.ask(statement)
+        except StatementError as error:
+            raise _discreet(who, error) from None
+    return result
 
 
 def _executed(server: Server, who: Who, text: str) -> tuple[Result, int]:
     result, deltas = Result("nothing to do"), 0
     mine = {query.name for query in server.visible(who)}
-    for kind, group in groupby(_parsed(text), key=lambda written: _run_of(written, who)):
+    for kind, group in groupby(
+        _parsed(server, who, text), key=lambda written: _run_of(written, who)
+    ):
         if kind is None:
-            results = [_single(server, who, written, text) for written in group]
+            results = [_single(server, who, written) for written in group]
         else:
-            results = _together(server, who, group, text)
+            results = _together(server, who, group)
         mine |= {query.name for query in server.visible(who)}
         for result in results:
             deltas += sum(delta.query in mine for delta in result.deltas)
     return result, deltas
 
 
-def _parsed(text: str) -> Iterator[Written]:
+def _parsed(server: Server, who: Who, text: str) -> Iterator[Written]:
     for offset, sql in split(text):
         try:
-            yield Written(parse_one(sql, text, offset), sql, offset)
+            written = Written(parse_one(sql, text, offset), sql, offset, text)
+            if who.sight is not None:
+                made = confine(server.session.catalog, who.sight, written.statement, sql)
+                written = written if made == sql else Written(parse_one(made), made, 0, made)
+            yield written
         except RecursionError:
             raise StatementError("the statement is nested too deeply") from None
 
@@ -97,13 +118,16 @@ def _run_of(written: Written, who: Who) -> str | None:
     return None
 
 
-def _single(server: Server, who: Who, written: Written, text: str) -> Result:
-    statement, sql, offset = written.statement, written.sql, written.offset
+def _single(server: Server, who: Who, written: Written) -> Result:
+    statement = written.statement
     _check_role(server, who, statement)
     if isinstance(statement, s.Show) and statement.kind in OWN_LISTS:
         return _own(server, who, statement.kind)
     try:
-        return server.session.run(sql, text, offset)
+        result = server.session.run(written.sql, written.text, written.offset)
+        if isinstance(statement, s.Show) and who.sight is not None:
+            return shown_list(who.sight, statement.kind, result)
+        return result
     except StatementError as error:
         raise _discreet(who, error) from None
 
@@ -111,13 +135,13 @@ def _single(server: Server, who: Who, written: Written, text: str) -> Result:
 # Queries and triggers are made and dropped by those who own them
 
 
-def _together(server: Server, who: Who, group: Iterable[Written], text: str) -> list[Result]:
+def _together(server: Server, who: Who, group: Iterable[Written]) -> list[Result]:
     """A run of definitions, or of queries to drop, as one tick."""
     changes: list[tuple[Change, str]] = []
     error: PlaceError | None = None
     try:
         for written in group:
-            changes.append(_prepared(server, written, text))
+            changes.append(_prepared(server, written))
     except PlaceError as wrong:  # the next one cannot be read; these can
         error = wrong
     results = [
@@ -128,9 +152,10 @@ def _together(server: Server, who: Who, group: Iterable[Written], text: str) -> 
     return results
 
 
-def _prepared(server: Server, written: Written, text: str) -> tuple[Change, str]:
+def _prepared(server: Server, written: Written) -> tuple[Change, str]:
     """A change as it is made: paths are whole, and within the data directory."""
-    statement, sql, offset = written.statement, written.sql, written.offset
+    statement, sql = written.statement, written.sql
+    offset, text = written.offset, written.text
     assert isinstance(statement, Change)
     if isinstance(statement, s.CreateStream | s.CreateSink):
         if isinstance(statement, s.CreateStream):
@@ -203,7 +228,9 @@ def _allowed(
             if isinstance(statement, s.Registration):
                 _check_name(statement.name)
                 rest = server.quotas.rest(who) if rest is None else rest
-                if fold(statement.name.text) not in server.suspended:
+                name = fold(statement.name.text)
+                is_replaced = statement.or_replace and name in server.session.catalog.queries
+                if name not in server.suspended and not is_replaced:
                     rest -= 1
                 if rest < 0:
                     server.quotas.check(who, "queries", server.quotas.of(who.name).queries)
@@ -346,6 +373,8 @@ def _check_role(server: Server, who: Who, statement: s.Statement) -> None:
 
 def _check_describable(server: Server, who: Who, name: str) -> None:
     catalog = server.session.catalog
+    if who.sight is not None:
+        check_seen(catalog, who.sight, name)
     if any(catalog.get(kind, name) is not None for kind in ("stream", "table", "region")):
         return
     found = catalog.queries.get(fold(name))
@@ -414,6 +443,8 @@ def _paths(statement: s.CreateStream | s.CreateSink) -> list[s.Literal]:
         return []
     if spec.kind.text.upper() != "GENERATOR":
         found = [spec.argument] if spec.argument is not None else []
+        if spec.kind.text.upper() == "NMEA":
+            found += [o.value for o in spec.options if o.name.text.casefold() == "path"]
         return [literal for literal in found if isinstance(literal.value, str)]
     options = {option.name.text.casefold(): option.value for option in spec.options}
     recipe = Recipe.of({name: literal.value for name, literal in options.items()})

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from place.errors import ConfigurationError
+from place.plan.catalog import fold
+from place.server.grants import Grant
 
 FILE, FORMAT = "server.sqlite", 1
-Role = Literal["admin", "client", "ingest"]
+Role = Literal["admin", "client", "ingest", "viewer", "monitor"]
 ROLES: tuple[Role, ...] = get_args(Role)
 LOCAL = "local"
 """The name of everybody on loopback while there are no tokens."""
@@ -63,6 +65,12 @@ CREATE TABLE IF NOT EXISTS quotas (
   what TEXT NOT NULL,
   most INTEGER NOT NULL,
   PRIMARY KEY (name, what)
+);
+CREATE TABLE IF NOT EXISTS grants (
+  name TEXT NOT NULL,
+  relation TEXT NOT NULL,
+  condition TEXT,
+  PRIMARY KEY (name, relation)
 );
 CREATE TABLE IF NOT EXISTS suspended (
   query TEXT PRIMARY KEY,
@@ -170,19 +178,51 @@ class ServerStore:
 
     # Tokens
 
-    def create_token(self, name: str, role: str) -> str:
-        """A new token; its text is shown this once, and cannot be had again."""
+    def create_token(self, name: str, role: str, sees: Sequence[Grant] = ()) -> str:
+        """A new token; its text is shown this once, and cannot be had again.
+
+        A client sees all streams and tables, or only those that are named with its first token.
+        """
         if role not in ROLES:
             raise ConfigurationError(
                 f'role "{role}" does not exist', hint=f"roles: {', '.join(ROLES)}"
             )
-        _check_holder(name)
+        if not (name == LOCAL and role == "viewer"):  # of what the operator has set up
+            _check_holder(name)
+        self._grant(name, role, sees)
         number, secret = secrets.token_hex(6), secrets.token_hex(32)
         self._do(
             "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, NULL)",
             (number, name, role, _hashed(secret), time.time()),
         )
         return f"place_{number}_{secret}"
+
+    def _grant(self, name: str, role: str, sees: Sequence[Grant]) -> None:
+        """Let a name see only so much, from its first token on."""
+        if sees and role != "client":
+            raise ConfigurationError(
+                f"what the role {role} sees cannot be chosen",
+                hint="only clients see some streams and not others; a viewer sees the queries of"
+                " its name",
+            )
+        known = self.sight(name)
+        wanted = {fold(each.name): each for each in sees} or None
+        if role != "client" or wanted == known:
+            return
+        has_more = known is not None or self.is_active(name)
+        if has_more or any(owned.owner == name for owned in self.owned().values()):
+            raise ConfigurationError(
+                f"{name} sees something else already: "
+                + ("everything" if known is None else ", ".join(map(str, known.values()))),
+                hint="what a name sees stays as it is; choose another name",
+            )
+        rows = [(name, each.name, each.condition) for each in sees]
+        self._do_all("INSERT INTO grants VALUES (?, ?, ?)", rows)
+
+    def sight(self, name: str) -> dict[str, Grant] | None:
+        """What a name sees; None is everything."""
+        found = self._do("SELECT relation, condition FROM grants WHERE name = ?", (name,))
+        return {fold(each[0]): Grant(*each) for each in found} or None
 
     def tokens(self) -> list[Token]:
         """All tokens, also those that were revoked."""

@@ -131,7 +131,7 @@ async def _deaf(websocket: WebSocket) -> None:
 
 @router.websocket("/queries/{name}/updates")
 async def listen(websocket: WebSocket, name: str) -> None:
-    who = await admit(websocket, "admin", "client")
+    who = await admit(websocket, "admin", "client", "viewer")
     if who is None:
         return
     server = server_of(websocket)

@@ -24,7 +24,7 @@ from place.plan.catalog import fold
 from place.runtime.durable.sinks import NOBODY, REMEMBER
 from place.runtime.durable.webhook import FAILURES, Address, Attempts, sender
 from place.runtime.interface import tick_of
-from place.server.access import Reader, server_of
+from place.server.access import Asker, server_of
 from place.server.encode import INITIAL, LAST, Encoded, Message, backlog, parse_id
 from place.server.errors import Refused, not_found
 from place.server.store import LOCAL, Webhook
@@ -262,7 +262,7 @@ def _shown(line: Line) -> WebhookInfo:
 
 
 @router.post("/queries/{name}/webhooks", response_model=WebhookInfo, status_code=201)
-async def add_webhook(request: Request, who: Reader, name: str, new: NewWebhook) -> WebhookInfo:
+async def add_webhook(request: Request, who: Asker, name: str, new: NewWebhook) -> WebhookInfo:
     """Send the deltas of a query to an address from now on."""
     server = server_of(request)
     query = server.find(who, name)
@@ -299,7 +299,7 @@ async def _check_url(text: str, trusted: bool) -> None:
 
 
 @router.get("/queries/{name}/webhooks", response_model=list[WebhookInfo])
-async def list_webhooks(request: Request, who: Reader, name: str) -> list[WebhookInfo]:
+async def list_webhooks(request: Request, who: Asker, name: str) -> list[WebhookInfo]:
     """The webhooks of a query."""
     server = server_of(request)
     lines = server.webhooks.of(server.find(who, name).name)
@@ -307,7 +307,7 @@ async def list_webhooks(request: Request, who: Reader, name: str) -> list[Webhoo
 
 
 @router.delete("/queries/{name}/webhooks/{number}", status_code=204)
-async def remove_webhook(request: Request, who: Reader, name: str, number: str) -> None:
+async def remove_webhook(request: Request, who: Asker, name: str, number: str) -> None:
     """Send no more to an address."""
     server = server_of(request)
     query = server.find(who, name)

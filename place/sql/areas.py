@@ -37,7 +37,7 @@ def with_one_area(
     where: exp.Expr | None, areas: exp.Expr | None
 ) -> tuple[exp.Expr | None, InsideClause | None]:
     """WHERE, and the one area by which objects are found: of those that must hold, one with FOR,
-    one that moves, or the first. All other areas are conditions."""
+    LEAVE or CONFIRM, one that moves, or the first. All other areas are conditions."""
     parts: list[exp.Expr] = []
     stack = [part for part in (areas, where) if part is not None]
     while stack:
@@ -52,7 +52,10 @@ def with_one_area(
     for i, part in enumerate(parts):
         if isinstance(part, InsideArea) and not part.meta["area"].is_outside:
             area: InsideClause = part.meta["area"]
-            found.append((area.dwell is None, area.focal is None, i))
+            if area.is_way:
+                continue
+            plain = area.dwell is None and area.leave is None and area.confirm is None
+            found.append((plain, area.focal is None, i))
     if not found:
         whole = (exp.And(this=where, expression=areas) if where is not None else areas) or where
         return (where if areas is None else whole), None
@@ -82,6 +85,8 @@ class AreaParser(ExpressionParser):
 
     def _begins_inside(self, token: Token) -> bool:
         """Does the INSIDE clause begin here: INSIDE, OUTSIDE, `name INSIDE`, or NOT before them?"""
+        if self.way_at(0) or self.way_at(1):
+            return True
         if token.token_type is TokenType.NOT:
             return self._next is not None and self._next.token_type is TokenType.OVERLAPS
         if not self._names_subject():
@@ -95,13 +100,35 @@ class AreaParser(ExpressionParser):
 
     def _parse_area_predicate(self, subject: Name | None) -> exp.Expr:
         token = self._curr
-        is_outside = token.text.upper() == OUTSIDE
         predicate = InsideArea()
-        area = replace(self._area(), subject=subject, is_outside=is_outside)
-        if self.word("FOR"):
+        if self.word("CROSSING"):
+            predicate.meta["area"] = replace(self._line(), subject=subject)
+            return self.placed(predicate, token)  # type: ignore[no-any-return]
+        is_path = self.word("PATH")
+        is_outside = self._curr.text.upper() == OUTSIDE
+        area = replace(self._area(), subject=subject, is_outside=is_outside, is_path=is_path)
+        if not is_path and self.word("WITHIN", "NEXT"):
+            area = replace(area, ahead=self._duration("INSIDE area WITHIN NEXT '60 seconds'"))
+        elif not is_path and self.word("FOR"):
             area = replace(area, dwell=self._duration("INSIDE area FOR '5 minutes'"))
+        elif not is_path and self.word("LEAVE"):
+            form = "write INSIDE area LEAVE BEYOND 50"
+            self.need("BEYOND", hint=form)
+            area = replace(area, leave=self.literal("a distance"))
+        elif not is_path and self.word("CONFIRM"):
+            area = replace(area, confirm=self.literal("a number of readings"))
+            self.need("READINGS", hint="write INSIDE area CONFIRM 3 READINGS")
         predicate.meta["area"] = area
         return self.placed(predicate, token)  # type: ignore[no-any-return]
+
+    def _line(self) -> InsideClause:
+        """`LINE ((x y, x y, …))`."""
+        place, form = self.at(), "CROSSING LINE ((x y, x y))"
+        self.need("LINE", hint=f"write {form}")
+        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {form}")
+        points = self._ring(form, place, 0)
+        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {form}")
+        return InsideClause(place, line=points)
 
     def _inside(self) -> InsideClause:
         subject = self.name("a relation") if self._begins_name() else None

@@ -49,6 +49,10 @@ _FOREIGN = {
 class ClauseParser(AreaParser, PastParser):
     """Parses a SELECT and its clauses."""
 
+    spans: tuple[int, tuple[int, int] | None] = (0, None)
+    """Where FROM ends in the text of the last SELECT, and from where to where the condition of its
+    WHERE is."""
+
     def parse_select(self) -> Select:
         """SELECT … FROM … [AS OF] [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
         found = self.parse_question()
@@ -79,8 +83,11 @@ class ClauseParser(AreaParser, PastParser):
         sources, condition = self._from()
         self.from_names = frozenset(source.alias.text.casefold() for source in sources)
         where = condition
+        self.spans = (self._prev.end + 1, None)
         if self.symbol(TokenType.WHERE):
+            begin = self._curr.start if self._curr else len(self.sql)
             written = self.parse_expression()
+            self.spans = (self.spans[0], (begin, self._prev.end + 1))
             where = written if where is None else exp.And(this=where, expression=written)
         areas = nearest = window = having = None
         group_by: tuple[exp.Expr, ...] = ()
@@ -210,7 +217,8 @@ class ClauseParser(AreaParser, PastParser):
         relation = self.name("the name of a stream or table")
         alias = relation
         self._take_past()
-        if self.word("AS") or (self._begins_name() and not self._names_subject(before)):
+        is_alias = self._begins_name() and not self._names_subject(before) and not self.way_at(0)
+        if self.word("AS") or is_alias:
             alias = self.name("an alias")
         is_own = self.peek("WINDOW") and self._next.text.upper() != "PREVIOUS"
         window = self._window() if is_own else None

@@ -53,11 +53,15 @@ class DefinitionParser(TriggerParser):
                 raise wrong("a table is loaded from a file", path.at, hint="write FROM 'cars.csv'")
         elif self.word("AS"):
             self.need("VALUES", hint="write AS VALUES (1, 'a'), (2, 'b')")
-            rows = tuple(self.listed(self._value_row))
+            rows = self.value_rows()
         else:
             late = "WITH (…) stands at the end" if self.peek("WITH") else None
             self.fail("FROM 'file' or AS VALUES (…)", hint=late)
         return CreateTable(name, quiet, columns, path, rows, self._with_options())
+
+    def value_rows(self) -> tuple[tuple[Literal, ...], ...]:
+        """`(1, 'a'), (2, 'b')`."""
+        return tuple(self.listed(self._value_row))
 
     def _value_row(self) -> tuple[Literal, ...]:
         self.need_symbol(TokenType.L_PAREN, "(")
@@ -128,7 +132,11 @@ class DefinitionParser(TriggerParser):
     def _with_options(self) -> tuple[Option, ...]:
         if not self.word("WITH"):
             return ()
-        self.need_symbol(TokenType.L_PAREN, "(", hint="write WITH (timeout = '60 seconds')")
+        return self.options("WITH (timeout = '60 seconds')")
+
+    def options(self, example: str) -> tuple[Option, ...]:
+        """`(name = value, …)`."""
+        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {example}")
         options = tuple(self.listed(self._option))
         self.need_symbol(TokenType.R_PAREN, ")")
         return options

@@ -206,6 +206,11 @@ class ExpressionParser(Parser):
             kind is TokenType.VAR and token.text.upper() == "INTERVAL" and self._next_is_interval()
         ):
             result = self._parse_interval_literal()
+        elif self.way_at(0):
+            result = self._parse_area_predicate(None)
+        elif kind in _NAMES and self.way_at(1):
+            self._advance()
+            result = self._parse_area_predicate(Name(token.text, self.at(token)))
         elif kind is TokenType.VAR and self._begins_special(token):
             result = self._parse_special(token.text.upper())
         elif kind in _NAMES and not (kind is TokenType.VAR and token.text.upper() in RESERVED):
@@ -385,6 +390,18 @@ class ExpressionParser(Parser):
             identifier.meta["position"] = stream.at
             predicate.set("stream", identifier)
         return predicate
+
+    def way_at(self, offset: int) -> bool:
+        """Do `PATH INSIDE` or `CROSSING LINE` stand so many tokens ahead?"""
+        tokens = self._tokens[self._index + offset : self._index + offset + 2]
+        if len(tokens) < 2 or tokens[0].token_type is not TokenType.VAR:
+            return False
+        word, following = tokens[0].text.upper(), tokens[1]
+        if word.casefold() in self.from_names:
+            return False
+        if word == "PATH":
+            return following.token_type is TokenType.OVERLAPS
+        return word == "CROSSING" and following.text.upper() == "LINE"
 
     def _begins_area(self, token: Token) -> bool:
         """INSIDE always does; something may be called `outside`, unless an area follows."""

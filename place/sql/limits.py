@@ -264,6 +264,10 @@ def check_statement(statement: s.Statement, size: int) -> None:
         _check_columns(len(statement.columns), statement.name.at, "declare fewer columns")
         if isinstance(statement, s.CreateTable):
             check_values(len(statement.rows), sum(map(len, statement.rows)), statement.name.at)
+    elif isinstance(statement, s.InsertRows):
+        check_values(len(statement.rows), sum(map(len, statement.rows)), statement.name.at)
+    elif isinstance(statement, s.DeleteRows):
+        _check_terms([statement.where], size, statement.name.at)
 
 
 def _check_select(select: s.Select, size: int) -> None:
@@ -324,6 +328,6 @@ def _check_terms(written: Sequence[exp.Expr | None], size: int, at: s.Position) 
 
 
 def check_values(rows: int, cells: int, at: s.Position) -> None:
-    """The rows of AS VALUES, and the values in them."""
+    """The rows of VALUES, and the values in them."""
     check("rows", rows, "VALUES has {size} rows, more than {most}", at, _FROM_FILE)
     check("cells", cells, "VALUES has {size} values, more than {most}", at, _FROM_FILE)

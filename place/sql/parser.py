@@ -6,15 +6,22 @@ in the wrong place is answered with what was expected there.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot.tokenizer_core import Token, TokenType
 
 from place.sql.definitions import GRAMMAR, DefinitionParser, listed
 from place.sql.lift import line_starts
 from place.sql.statements import (
+    AlterStream,
+    CreateTrigger,
     Creation,
+    DeleteRows,
     Describe,
     Drop,
     Explain,
+    InsertRows,
+    Name,
     RefreshTable,
     RegisterQuery,
     ResetTime,
@@ -25,13 +32,14 @@ from place.sql.statements import (
 )
 
 KINDS = {each.kind: each.plural for each in GRAMMAR}
+REPLACEABLE = ("query", "trigger")
+"""Who takes deltas of one of these goes on with those of its successor."""
 VERBS = tuple(dict.fromkeys(each.verb for each in GRAMMAR))
-BEGINNINGS = listed([*VERBS, "DROP", "REFRESH", "ALTER", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT"])
+OTHERS = ("DROP", "INSERT", "DELETE", "REFRESH", "ALTER", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT")
+BEGINNINGS = listed([*VERBS, *OTHERS])
 FOREIGN = {
-    "INSERT": "a table is loaded from a file: change the file, then REFRESH TABLE; readings are"
-    " pushed to a stream, not inserted",
-    "UPDATE": "readings are pushed to a stream; a table is loaded again by REFRESH TABLE",
-    "DELETE": "an object leaves by a disappear message or by the stream's timeout",
+    "UPDATE": "readings are pushed to a stream; of a table, DELETE FROM the rows and INSERT INTO it"
+    " what they are now",
     "WITH": "a query is one SELECT",
 }
 
@@ -66,6 +74,10 @@ class StatementParser(DefinitionParser):
         if self.word("REFRESH"):
             self.need("TABLE")
             return RefreshTable(self.name("the name of a table"))
+        if self.word("INSERT"):
+            return self._insert()
+        if self.word("DELETE"):
+            return self._delete()
         if self.word("ALTER"):
             return self._alter()
         if self.word("SHOW"):
@@ -80,14 +92,35 @@ class StatementParser(DefinitionParser):
 
     def _definition(self, verb: str) -> Creation:
         kinds = [each for each in GRAMMAR if each.verb == verb]
+        if self.word("OR"):
+            return self._replacement(verb)
         for each in kinds:
             if self.word(each.kind.upper()):
                 return each.read(self)
         others = [each for each in GRAMMAR if each.verb != verb and self.peek(each.kind.upper())]
         hint = f"write {others[0].example}" if others else None
-        if self.peek("OR"):
-            hint = "drop it first, then create it again"
         self.fail(listed([each.kind.upper() for each in kinds]), hint=hint)
+
+    def _replacement(self, verb: str) -> Creation:
+        """What stands behind `REGISTER OR`."""
+        self.need("REPLACE", hint=f"write {verb} OR REPLACE …")
+        for each in GRAMMAR:
+            if each.kind in REPLACEABLE and self.peek(each.kind.upper()):
+                form = f"{each.verb} OR REPLACE {each.kind.upper()}"
+                if each.verb != verb:
+                    self.fail(self._replaceable(verb), hint=f"write {form}")
+                self._advance()
+                if self.peek("IF"):
+                    self.fail(f"the name of a {each.kind}", hint=f"{form} needs no IF NOT EXISTS")
+                return replace(each.read(self), or_replace=True)
+        self.fail(
+            self._replaceable(verb),
+            hint="queries and triggers can be replaced; drop all else first and create it again",
+        )
+
+    def _replaceable(self, verb: str) -> str:
+        found = [e.kind.upper() for e in GRAMMAR if e.kind in REPLACEABLE and e.verb == verb]
+        return listed(found)
 
     # The others
 
@@ -98,13 +131,34 @@ class StatementParser(DefinitionParser):
                 return Drop(kind, self.name(f"the name of a {kind}"), quiet)
         self.fail(listed([kind.upper() for kind in KINDS]))
 
-    def _alter(self) -> ResetTime:
-        hint = "only the time of a stream can be reset; drop all else and create it again"
+    def _insert(self) -> InsertRows:
+        example = "write INSERT INTO name VALUES (1, 'a'), (2, 'b')"
+        self.need("INTO", hint=example)
+        name = self.name("the name of a table")
+        columns: tuple[Name, ...] = ()
+        if self.symbol(TokenType.L_PAREN):
+            columns = tuple(self.listed(lambda: self.name("the name of a column")))
+            self.need_symbol(TokenType.R_PAREN, ")")
+        self.need("VALUES", hint=example)
+        return InsertRows(name, columns, self.value_rows())
+
+    def _delete(self) -> DeleteRows:
+        if not self.symbol(TokenType.FROM):
+            self.fail("FROM", hint="write DELETE FROM name WHERE …")
+        name = self.name("the name of a table")
+        self.from_names = frozenset((name.text.casefold(),))
+        where = self.parse_expression() if self.symbol(TokenType.WHERE) else None
+        return DeleteRows(name, where)
+
+    def _alter(self) -> ResetTime | AlterStream:
+        hint = "options of a stream can be set; drop all else and create it again"
         if not self.word("STREAM"):
             self.fail("STREAM", hint=hint)
         name = self.name("the name of a stream")
+        if self.word("SET"):
+            return AlterStream(name, self.options("SET (max_future = '1 hour')"))
         if not self.word("RESET", "TIME"):
-            self.fail("RESET TIME", hint=hint)
+            self.fail("SET (option = …) or RESET TIME", hint=hint)
         return ResetTime(name)
 
     def _show(self) -> Show:
@@ -119,6 +173,12 @@ class StatementParser(DefinitionParser):
             return Explain(self.name("the name of a trigger"), analyze, "trigger")
         if self.word("CREATE", "TRIGGER"):
             return Explain(self.read_trigger(), analyze, "trigger")
+        for verb in ("CREATE", "REGISTER"):
+            if self.word(verb, "OR"):
+                made = self._replacement(verb)
+                assert isinstance(made, RegisterQuery | CreateTrigger)
+                is_trigger = isinstance(made, CreateTrigger)
+                return Explain(made, analyze, "trigger" if is_trigger else "query")
         if self.word("QUERY"):
             return Explain(self.name("the name of a query"), analyze)
         if self.word("REGISTER", "QUERY"):

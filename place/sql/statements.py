@@ -6,7 +6,7 @@ Every part that an error may speak of carries the place where it was written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -62,6 +62,8 @@ class Creation(Change):
     name: Name
     """What it is called from now on."""
     if_not_exists: bool
+    or_replace: bool = field(default=False, kw_only=True)
+    """Whether it may take the place of one of the same name."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,11 @@ class InsideClause:
 
     `subject` is the name of FROM that it speaks of, where one was written: `a INSIDE Downtown`.
     `OUTSIDE` asks for the contrary; as the one clause of a query it is always INSIDE. `dwell` is
-    how long an object must have been there: `INSIDE Dock FOR '5 minutes'`.
+    how long an object must have been there: `INSIDE Dock FOR '5 minutes'`. `ahead` is how soon it
+    will be there: `INSIDE Dock WITHIN NEXT '5 minutes'`. With `is_path` it is the way between two
+    readings that meets the area, or the `line` of `CROSSING LINE ((…))`. `leave` is how far from
+    the area who was in it has to be to have left it: `INSIDE Dock LEAVE BEYOND 50`. `confirm` is
+    how many readings have to agree: `INSIDE Dock CONFIRM 3 READINGS`.
     """
 
     at: Position
@@ -129,6 +135,16 @@ class InsideClause:
     subject: Name | None = None
     is_outside: bool = False
     dwell: Duration | None = None
+    ahead: Duration | None = None
+    is_path: bool = False
+    line: tuple[tuple[float, float], ...] = ()
+    leave: Literal | None = None
+    confirm: Literal | None = None
+
+    @property
+    def is_way(self) -> bool:
+        """Does it speak of a way, and not of a place?"""
+        return self.is_path or self.ahead is not None or len(self.line) > 0
 
 
 @dataclass(frozen=True)
@@ -228,6 +244,31 @@ class CreateTable(Creation):
 @dataclass(frozen=True)
 class RefreshTable(Change):
     name: Name
+
+
+@dataclass(frozen=True)
+class InsertRows(Change):
+    """`INSERT INTO name (columns) VALUES …`: without columns, rows have all of them."""
+
+    name: Name
+    columns: tuple[Name, ...]
+    rows: tuple[tuple[Literal, ...], ...]
+
+
+@dataclass(frozen=True)
+class DeleteRows(Change):
+    """`DELETE FROM name WHERE …`: without a condition, all rows."""
+
+    name: Name
+    where: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class AlterStream(Change):
+    """`ALTER STREAM name SET (option = …)`."""
+
+    name: Name
+    options: tuple[Option, ...]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import { byId, make } from "./dom.js";
 import { Live } from "./live.js";
 import { Objects } from "./objects.js";
 import { OperatorView } from "./operator.js";
+import { Past } from "./past.js";
 import { Scene } from "./scene.js";
 import { Search } from "./search.js";
 import { ViewLink, readLink } from "./view_link.js";
@@ -21,6 +22,7 @@ const scene = new Scene(live);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let views = {};
 let objects = null;
+let past = null;
 let link = null;
 let quietAt = null;
 
@@ -58,7 +60,7 @@ function showView() {
   link.later();
 }
 
-const firstView = () => (live.about?.you.role === "client" ? "client" : "operator");
+const firstView = () => (live.about?.you.role !== "admin" ? "client" : "operator");
 
 function signIn() {
   const dialog = byId("login");
@@ -89,6 +91,7 @@ function showConnection({ state, pause }) {
   chip.textContent = { live: "live", connecting: "connecting",
     waiting: `offline, again in ${pause} s` }[state];
   if (state === "live" && live.isPaused) chip.textContent = "paused";
+  if (state === "live" && live.past) chip.textContent = "past";
 }
 
 function setPaused(isPaused) {
@@ -211,6 +214,7 @@ async function begin() {
   objects = new Objects(live, scene, say);
   objects.onAsk = askAbout;
   new Search(live, objects);
+  past = new Past(live, scene, say);
   views = { operator: new OperatorView(live, scene, alerts, objects, say),
     client: new ClientView(live, scene, alerts, objects, say) };
   views.client.composer.onInspect = (found) => objects.choose(found);
@@ -220,6 +224,7 @@ async function begin() {
   byId("legend-box").open = byId("alerts").open = !isNarrow;
   live.on("state", showConnection);
   live.on("about", showWorlds);
+  live.on("about", ({ you }) => (byId("composer").hidden = you.role === "viewer"));
   live.on("world", showChoices);
   for (const event of ["chosen", "world"]) live.on(event, () => link.later());
   scene.map.on("moveend", () => link.later());
@@ -232,6 +237,7 @@ async function begin() {
     link.later();
   });
   byId("link").addEventListener("click", copyLink);
+  live.on("past", () => showConnection({ state: byId("connection").dataset.state }));
   live.on("classes", showLegend);
   live.on("trouble", (error) => say(describeError(error), true));
   live.on("frame", (track) => {
@@ -262,5 +268,5 @@ async function load() {
 }
 
 // For the console and for tests.
-globalThis.place = { live, scene, get objects() { return objects; } };
+globalThis.place = { live, scene, get objects() { return objects; }, get past() { return past; } };
 begin().catch((error) => say(error.message, true));

@@ -50,7 +50,7 @@ export class ClientView {
 
   // A client sees only its own queries; an operator those that this browser has registered.
   isMine(query) {
-    return this.live.about.you.role === "client" || this.kept.has(query.name);
+    return this.live.about.you.role !== "admin" || this.kept.has(query.name);
   }
 
   follow() {

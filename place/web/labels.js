@@ -29,6 +29,7 @@ export class Labels {
     scene.map.on("moveend", () => this.ask());
     live.on("frame", () => this.ask());
     live.on("labels", (message) => this.take(message));
+    live.on("past", () => this.texts.clear()); // slots are others there
   }
 
   choose(column) {

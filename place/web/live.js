@@ -30,6 +30,7 @@ export class Live extends EventTarget {
     this.marked = [];
     this.asked = new Map();
     this.isPaused = false;
+    this.past = null; // who shows the past instead of what comes, and answers for it
     this.isMarking = false;
     this.markedAt = -10;
     this.isDark = false;
@@ -98,15 +99,15 @@ export class Live extends EventTarget {
 
   take(data) {
     if (typeof data !== "string") {
-      if (!this.isPaused) this.takeFrame(decode(data));
+      if (!this.isPaused && !this.past) this.takeFrame(decode(data));
       return;
     }
     const message = JSON.parse(data);
     const takes = {
       queries: () => this.takeQueries(message),
-      focals: () => this.takeFocals(message.focals),
+      focals: () => !this.past && this.takeFocals(message.focals),
       regions: () => this.takeRegions(message),
-      sizes: () => this.takeSizes(message.sizes),
+      sizes: () => !this.past && this.takeSizes(message.sizes),
       stats: () => !this.isPaused && this.tell("stats", (this.stats = message)),
       answer: () => this.takeAnswer(message),
       object: () => this.asked.get(askedKey(message))?.settle(message),
@@ -184,7 +185,7 @@ export class Live extends EventTarget {
   }
 
   takeAnswer(message) {
-    if (this.isPaused) return;
+    if (this.isPaused || this.past) return;
     this.answers.set(message.query, message.slots);
     this.remark();
     this.tell("answer", message.query);
@@ -198,6 +199,7 @@ export class Live extends EventTarget {
 
   // A question and its answer; null where none comes in time.
   ask(message) {
+    if (this.past) return this.past.answer(message);
     const key = askedKey(message);
     return new Promise((resolve) => {
       const settle = (found) => {
@@ -214,7 +216,7 @@ export class Live extends EventTarget {
   }
 
   send(message) {
-    this.socket?.send(message);
+    if (!this.past) this.socket?.send(message);
   }
 
   next(type) {
@@ -233,10 +235,11 @@ export class Live extends EventTarget {
     this.sendMarked();
     this.remark();
     this.tell("answer", null);
+    this.tell("marked", marked);
   }
 
   sendMarked() {
-    this.socket?.send({ type: "highlight", queries: this.marked.map(({ name }) => name) });
+    this.send({ type: "highlight", queries: this.marked.map(({ name }) => name) });
   }
 
   remark() {

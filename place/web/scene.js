@@ -134,7 +134,7 @@ export class Scene {
   // An operator sees where a stream says that its objects are.
   dataBounds() {
     const { live } = this;
-    if (live.about?.you.role !== "client") return null;
+    if (live.about?.you.role === "admin") return null;
     const places = [];
     for (const { query } of this.shown()) {
       const path = this.pathOf(query);
@@ -155,7 +155,7 @@ export class Scene {
   // The first view shows the data as soon as there is some, unless one has gone elsewhere.
   fitFirst() {
     if (!this.begins || this.isTouched) return;
-    if (this.live.about?.you.role === "client" && !this.dataBounds()) return;
+    if (this.live.about?.you.role !== "admin" && !this.dataBounds()) return;
     this.begins = false;
     this.fit(false);
   }

@@ -28,8 +28,15 @@ export class Trails {
     this.draw();
   }
 
+  // What is known of an object's way from elsewhere: places one after the other, x and y each.
+  keep({ stream, slot }, points) {
+    this.kept.set(stream, new Map([[slot, { at: performance.now(), points }]]));
+    this.draw();
+  }
+
   // One place a second at most; what an object's slot was before is not its trail.
   remember(track) {
+    if (this.live.past) return; // its trails are those of the archive
     const now = performance.now();
     const { index } = track.stream;
     if (!this.kept.has(index)) this.kept.set(index, new Map());

@@ -56,6 +56,11 @@ def with_time(select: str, time: str) -> str | None:
     return f"{head[: match.end(1)]} {time}{head[match.end(1) :]}{found}{rest}"
 
 
+CHANGING = ("REFRESH", "RESET", "INSERT INTO", "DELETE FROM")
+"""Statements after which the past is asked about other tables, or other times, than live answers
+were of."""
+
+
 class PastRunner(ScriptWithFiles):
     """Runs a script, keeps what it tells, and asks about its past in the end."""
 
@@ -82,12 +87,12 @@ class PastRunner(ScriptWithFiles):
     def _run_statement(self, block: StatementBlock) -> None:
         before = set(self.session.catalog.queries)
         super()._run_statement(block)
-        self.is_refreshed |= "REFRESH" in block.sql or "RESET" in block.sql
+        self.is_refreshed |= any(word in block.sql for word in CHANGING)
         if block.sql.startswith("SELECT"):
             self.selects.append(block.sql)
         queries = self.session.catalog.queries
         for key, query in queries.items():
-            if key not in before:
+            if key not in before or f"OR REPLACE QUERY {query.name} " in block.sql:
                 again = query.name in self.since
                 instant = self.session.runtime.instant(query.name)
                 self.since[query.name] = 1 << 62 if again else instant

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from place.engine.checkpoint import load_worker, save_worker
+from place.engine.checkpoint import load_worker, save_whole
 from place.engine.matrix import Matrix
 from place.engine.rescale import SavedCell, rescaled
+from place.runtime.durable.run_files import RunFiles
 from place.runtime.durable.saving import detached
 from place.runtime.local import LocalRuntime
 
@@ -18,7 +19,7 @@ MATRICES = Matrix(2, 2), Matrix(3, 1), Matrix(), Matrix(1, 2), Matrix(4, 1), Mat
 
 def rescale_cells(runtime: LocalRuntime, matrix: Matrix) -> None:
     """Other cells for a runtime, from the states of those that it has."""
-    cells = [SavedCell(worker.place, detached(save_worker(worker))) for worker in runtime.workers]
+    cells = [SavedCell(worker.place, detached(save_whole(worker))) for worker in runtime.workers]
     catalog, threads = runtime.catalog, runtime.workers[0].threads
     runtime._matrix = matrix
     runtime.workers = [
@@ -28,6 +29,7 @@ def rescale_cells(runtime: LocalRuntime, matrix: Matrix) -> None:
             catalog.arrow_of,
             detached(rescaled(cells, place, catalog, catalog.arrow_of)),
             threads,
+            RunFiles(None, f"{place.row}-{place.column}"),
         )
         for place in matrix.places()
     ]

@@ -17,7 +17,17 @@ from place.script.command import opener
 from place.script.runner import Batching
 from tests.harness.search import ScriptWithFiles, TableSpec, World
 
-HAPPENINGS = ["at"] * 6 + ["query"] * 2 + ["drop", "refresh", "select", "recover"]
+HAPPENINGS = ["at"] * 6 + ["query"] * 2
+HAPPENINGS += ["drop", "refresh", "rows", "replace", "select", "recover"]
+
+
+ALTERNATIVES = {
+    r"WINDOW \S+ (SECONDS|ROWS)$": ["WINDOW 4 SECONDS", "WINDOW 2 ROWS", "WINDOW 9 SECONDS"],
+    r"kNN \(\d+": ["kNN (1", "kNN (2"],
+    r"FOR '\S+ seconds'": ["FOR '1 seconds'", "FOR '3 seconds'"],
+    r"(?<=Cars C WHERE) ": [" C.speed > 5 AND ", " C.type = 'Car' AND "],
+}
+"""What may stand in a query instead of what stands there, without another change of its columns."""
 
 
 @dataclass
@@ -35,12 +45,15 @@ class Scene:
     live: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     files: list[TableSpec] = field(default_factory=list)
+    tables: list[TableSpec] = field(default_factory=list)
+    selects: dict[str, str] = field(default_factory=dict)
 
     def statement(self, sql: str, comment: str = "") -> None:
         self.blocks.append(f"{comment}\nstatement ok\n{sql}".strip())
 
     def create(self, draw: st.DrawFn, spec: TableSpec, most: int = 6) -> None:
         options = self.world.with_options(spec.name)
+        self.tables.append(spec)
         if draw(st.integers(0, 2)) < 2:
             self.statement(spec.create(spec.rows(draw, 1, most), options))
             return
@@ -52,7 +65,36 @@ class Scene:
         if self.dropped and draw(st.booleans()):
             name = self.dropped.pop()
         self.live.append(name)
-        self.statement(f"REGISTER QUERY {name} AS {self.select(draw)}")
+        self.selects[name] = self.select(draw)
+        self.statement(f"REGISTER QUERY {name} AS {self.selects[name]}")
+
+    def replace(self, draw: st.DrawFn) -> None:
+        """Another query of the same columns in the place of one."""
+        name = draw(st.sampled_from(self.live))
+        text = self.selects[name]
+        for pattern, others in ALTERNATIVES.items():
+            if draw(st.booleans()):
+                text = re.sub(pattern, draw(st.sampled_from(others)), text, count=1)
+        self.selects[name] = text
+        self.statement(f"REGISTER OR REPLACE QUERY {name} AS {text}")
+
+    def change_rows(self, draw: st.DrawFn) -> None:
+        """Rows more, or fewer, of a table."""
+        spec = draw(st.sampled_from(self.tables))
+        rows = spec.rows(draw, 1, 3)
+        shown = ", ".join(f"({', '.join(row)})" for row in rows)
+        column = spec.columns[0].split()[0]
+        self.statement(
+            draw(
+                st.sampled_from(
+                    [
+                        f"INSERT INTO {spec.name} VALUES {shown}",
+                        f"DELETE FROM {spec.name} WHERE {column} = {rows[0][0]}",
+                        f"DELETE FROM {spec.name} WHERE {column} IS NOT NULL",
+                    ]
+                )
+            )
+        )
 
     def happen(self, draw: st.DrawFn, what: str) -> None:
         if what == "query":
@@ -64,6 +106,10 @@ class Scene:
         elif what == "refresh" and self.files:
             spec = draw(st.sampled_from(self.files))
             self.statement(f"REFRESH TABLE {spec.name}", spec.comment(spec.rows(draw, 0, 6)))
+        elif what == "rows" and self.tables:
+            self.change_rows(draw)
+        elif what == "replace" and self.live and self.selects:
+            self.replace(draw)
         elif what == "select":
             self.statement(self.select(draw))
         elif what == "recover" and draw(st.booleans()):

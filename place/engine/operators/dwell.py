@@ -3,6 +3,10 @@
 A stay begins at the instant at which an object comes into the region, and ends at the one at which
 it leaves or is gone; a row that changes meanwhile belongs to the same stay. A row is in the answer
 from the instant on at which its stay is long enough, which time alone may bring.
+
+`INSIDE … LEAVE BEYOND 50` counts stays within 50 of the region, and a row is in the answer from the
+instant on at which its object first lay in the region itself. `INSIDE … CONFIRM 3 READINGS` counts
+readings: a row is in the answer while the last three in a row that agreed lay in the region.
 """
 
 from __future__ import annotations
@@ -17,9 +21,11 @@ from place.engine.flow import Flow, Sources
 from place.engine.objects import Objects
 from place.engine.operators.contract import NEVER
 from place.engine.tick import Tick
+from place.engine.vector import holds
 from place.kernels.arrays import Bools, Longs
 from place.model.clock import ceil_all
 from place.model.schema import Stream
+from place.plan.expression import Expression
 
 NO_IDS = np.empty(0, np.int64)
 SLOT_BITS = 32
@@ -44,12 +50,21 @@ class Dwell:
 
     name = "dwell"
 
-    def __init__(self, store: Objects, duration: int, is_standing: bool) -> None:
+    def __init__(
+        self,
+        store: Objects,
+        duration: int,
+        is_standing: bool,
+        entered: Expression | None = None,
+        confirm: int | None = None,
+    ) -> None:
         self._store = store
         assert isinstance(store.relation, Stream)
         self._stream = store.relation
         self._duration = duration
         self._is_standing = is_standing
+        self._entered = entered
+        self._confirm = confirm
         self._held: Stays | None = None
         self._begun: dict[int, pa.Table | None] = {}
 
@@ -63,7 +78,7 @@ class Dwell:
     def next_expiry(self) -> int:
         """The next instant at which a stay becomes long enough."""
         held = self._held
-        if held is None or held.shown.all():
+        if held is None or self._entered is not None or held.shown.all():
             return NEVER
         return int(self._due(held.since[~held.shown]).min())
 
@@ -105,7 +120,15 @@ class Dwell:
         since = events.since[chosen][first]
         shown = events.shown[chosen]
         at, end = instants[rows], ends[rows]
-        visible = np.maximum(at, np.where(events.at_once[chosen], at, self._due(since)))
+        if self._confirm is not None:
+            confirmed, since = self._confirmed(events, chosen, first)
+            visible = np.where(confirmed, at, NEVER)
+        elif self._entered is None:
+            visible = np.maximum(at, np.where(events.at_once[chosen], at, self._due(since)))
+        else:
+            came = shown | events.at_once[chosen] | self._lies(events)[chosen]
+            last = np.maximum.accumulate(np.where(came, np.arange(len(rows)), -1))
+            visible = np.where(last >= first, at, NEVER)
         joins = ~shown & (visible < end) & (visible <= tick.until)
         leaves = (shown | joins) & (end < NEVER)
         stays = np.flatnonzero(end == NEVER)
@@ -125,6 +148,32 @@ class Dwell:
         )
         return found.in_order()
 
+    def _confirmed(
+        self, events: _ComingsAndGoings, chosen: Longs, first: Longs
+    ) -> tuple[Bools, Longs]:
+        """Which rows are in the answer by what so many readings in a row say, and how many agree.
+
+        Rows are in the order of objects and instants; `first` is where the life of each begins.
+        What is known from before comes with the number of readings that agreed by then.
+        """
+        assert self._confirm is not None
+        inside, known = self._lies(events)[chosen], events.since[chosen]
+        places = np.arange(len(chosen))
+        begins = (places == first) | (known > 0)
+        begins[1:] |= inside[1:] != inside[:-1]
+        start = np.maximum.accumulate(np.where(begins, places, 0))
+        run = places - start + 1 + np.maximum(known[start] - 1, 0)
+        said = np.where(known > 0, events.shown[chosen] | events.at_once[chosen], inside)
+        decides = (known > 0) | (run >= self._confirm)
+        last = np.maximum.accumulate(np.where(decides, places, -1))
+        return (last >= first) & said[last], run
+
+    def _lies(self, events: _ComingsAndGoings) -> Bools:
+        """Which rows are of objects that lie in the region itself, and not only near it."""
+        assert self._entered is not None
+        dictionary = self._store.columns.dictionary
+        return holds(self._entered, events.sources, len(events.ids), dictionary)
+
     def _due(self, since: Longs) -> Longs:
         """When stays that began then are long enough."""
         return ceil_all(since + self._duration, self._stream.evaluate)
@@ -137,6 +186,8 @@ class Dwell:
             assert flow.slots is not None
             ids = (flow.queries.astype(np.int64) << SLOT_BITS) | flow.slots
         since, at_once = flow.instants.astype(np.int64), np.zeros(count, np.bool_)
+        if self._confirm is not None:
+            since = np.zeros(count, np.int64)
         if self._begun and count:
             since, at_once = self._known(flow, since, at_once)
         self._begun.clear()
@@ -166,7 +217,7 @@ class Dwell:
         for query, content in self._begun.items():
             mine = np.flatnonzero((flow.queries == query) & (flow.weights > 0))
             slots = flow.slots[mine]
-            if self._is_standing:
+            if self._is_standing and self._confirm is None:
                 told = ceil_all(self._store.times[slots], self._stream.evaluate)
                 since[mine] = np.minimum(since[mine], told)
             if content is None or not content.num_rows:

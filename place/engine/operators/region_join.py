@@ -126,6 +126,19 @@ class RegionJoin:
         """Has no query regions here? One over a query table may have none yet."""
         return not self._tables and not (self.index.queries[: self.index.size] >= 0).any()
 
+    # Where regions will be, before a tick or a change is taken
+
+    def coming(self) -> Longs:
+        """The rows of the regions that have come since the last tick."""
+        return np.concatenate([np.empty(0, np.int64), *self._added])
+
+    def ahead(self, tick: Tick) -> tuple[Longs, Floats]:
+        """Where regions go within a tick: their rows and boxes, for each move one."""
+        if not self.key.moves or not self._moves_in(tick):
+            return np.empty(0, np.int64), np.empty((0, 4))
+        moves, _ = self._all_moves(tick, self._streamed(tick))
+        return moves.rows, moves.boxes
+
     # A tick
 
     def take(self, tick: Tick) -> Matches | None:

@@ -17,10 +17,14 @@ POINTS = ("state", "saved", "outbox", "manifest", "commit", "delivery", "sweep")
 """Before and after a state is written, beside the ticks; before the outbox, before the manifest,
 after it and before Spark's own commit, in the middle of a delivery, and in the middle of the
 sweep."""
+FEED = "feed"
+"""After the tick of a feed's messages, and before they are acknowledged."""
 RESCALE_POINTS = ("rescale", "rescaled")
 """Before and after the manifest that gives a home other cells."""
 CELL = "cell"
 """A point that ends not the driver but a cell, when it is first asked to run the tick."""
+ANSWER = "answer"
+"""A point that ends a cell when it is first asked to put together what cells found in the tick."""
 
 
 def point(name: str, tick: int, process: int | None = None) -> None:

@@ -59,6 +59,8 @@ class KafkaTarget:
     more once another has begun with the same label.
     """
 
+    wants_columns = False
+
     def __init__(self, target: External, label: str) -> None:
         self._settings = client_settings(target)
         self._topic = str(target.option("topic"))

@@ -67,6 +67,9 @@ class LocalLog:
     archived: Callable[[], int | None] = staticmethod(lambda: None)
     """The last tick that the repository has; later ones are kept for it. None if it needs none."""
 
+    retired: Callable[[], Sequence[str]] = staticmethod(lambda: ())
+    """Files that the states before needed, and the next one does not; each is told once."""
+
     def _read(self) -> Beginning:
         if not self._storage.exists(BEGINNING):
             return Beginning(cells=self._cells)
@@ -146,9 +149,12 @@ class LocalLog:
         catalog = workers[0].catalog.version
         beginning = Beginning(self._tick, catalog, self._cells, names, dict(reasons))
         self._pacing.taken(time.perf_counter() - began)
-        self._background.begin(lambda: self._write(beginning, states))
+        retired = self.retired()
+        self._background.begin(lambda: self._write(beginning, states, retired))
 
-    def _write(self, beginning: Beginning, states: Sequence[Checkpoint]) -> None:
+    def _write(
+        self, beginning: Beginning, states: Sequence[Checkpoint], retired: Sequence[str]
+    ) -> None:
         size = 0
         for name, state in zip(beginning.states, states, strict=True):
             size += self._storage.write(name, partial(write_tables, tables=state))
@@ -156,6 +162,8 @@ class LocalLog:
         self._pacing.state = size
         self._saved = beginning
         self._sweep(beginning)
+        for name in retired:
+            self._storage.remove(name)
 
     def sweep(self) -> None:
         """Remove what nobody needs of what an earlier process has left."""

@@ -7,7 +7,7 @@ tick and puts their pieces in order.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,7 @@ def pieces_of(changes: Sequence[Change]) -> list[Piece]:
             groups.setdefault(change.queries[0].types, []).append(change)
     pieces = []
     for types, group in groups.items():
+        group.sort(key=lambda change: change.sign)  # so that there are few runs of one sign
         numbers: dict[str, int] = {}
         for change in group:
             for query in change.queries:
@@ -120,13 +121,12 @@ def _table(group: Sequence[Change], types: Sequence[Type], numbers: Mapping[str,
     instants = [_runs(change.instants, len(change)) for change in group]
     columns = [_column([c.columns[i] for c in group], kind) for i, kind in enumerate(types)]
     moments = np.concatenate([values for values, _ in instants])
-    kinds = (pa.int32(), pa.int8(), pa.int64())
+    most = max(len(numbers), sum(map(len, group)))
+    short = pa.int16() if most < 1 << 15 else pa.int32()
+    kinds = (short, pa.int8(), pa.int64())
     if (moments[1:] >= moments[:-1]).all():
         heads = [
-            pa.RunEndEncodedArray.from_arrays(
-                pa.array(np.cumsum(np.concatenate([lengths for _, lengths in runs])), pa.int32()),
-                pa.array(np.concatenate([values for values, _ in runs]), kind),
-            )
+            pa.RunEndEncodedArray.from_arrays(*map(pa.array, _ends(runs), (short, kind)))
             for runs, kind in zip((codes, signs, instants), kinds, strict=True)
         ]
     else:  # who applies them in order never misses a row
@@ -137,7 +137,7 @@ def _table(group: Sequence[Change], types: Sequence[Type], numbers: Mapping[str,
         order = np.argsort(whole[-1], kind="stable")
         columns = [column.take(pa.array(order)) for column in columns]
         heads = [
-            pc.run_end_encode(pa.array(head[order], kind))
+            pc.run_end_encode(pa.array(head[order], kind), run_end_type=short)
             for head, kind in zip(whole, kinds, strict=True)
         ]
     names = [QUERY, SIGN, INSTANT, *(f"c{i}" for i in range(len(types)))]
@@ -156,6 +156,16 @@ def _runs(values: int | NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray
         return np.array([values]), np.array([count])
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     return values[starts], np.diff(starts, append=count)
+
+
+def _ends(
+    runs: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Where runs end that follow one another, and their values; neighbours of one value are one."""
+    values = np.concatenate([some for some, _ in runs])
+    ends = np.cumsum(np.concatenate([lengths for _, lengths in runs]))
+    last = np.append(values[1:] != values[:-1], True)
+    return ends[last], values[last]
 
 
 def _column(parts: Sequence[pa.Array], kind: Type) -> pa.Array:
@@ -181,9 +191,9 @@ def read_outbox(storage: Storage, name: str) -> list[Piece]:
     return pieces
 
 
-def changes_of(piece: Piece, queries: Mapping[str, Query]) -> list[Change]:
+def changes_of(piece: Piece, named: Callable[[str], Query]) -> list[Change]:
     """The changes that a piece was written from, not settled."""
-    asked = tuple(queries[name] for name in piece.names)
+    asked = tuple(map(named, piece.names))
     codes, signs = (column.to_numpy() for column in (piece.codes, piece.signs))
     instants = piece.instants.to_numpy()
     changes = []

@@ -1,8 +1,9 @@
 """Arrow tables by name in one file, with facts about them, and checksums over all of it.
 
-The tables come first, each as an Arrow stream; then their names and places as JSON; then the
-checksums of both, the length of the JSON, and a mark. A file without the mark was not finished, and
-one whose checksums are others is not as it was written. Nobody reads a table of either.
+The tables come first, each as an Arrow stream; then their names and places as JSON, compressed if
+it is long; then the checksums of both, the length of the index, and a mark. A file without the mark
+was not finished, and one whose checksums are others is not as it was written. Nobody reads a table
+of either.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ MARK = b"PLACE\x02\n"
 EARLIER = b"PLACE\x01\n"
 TAIL = 4 + 4 + 8 + len(MARK)
 """Two checksums, a length and the mark."""
+LONG = 2048
+"""An index of more bytes is compressed: names of many queries are much alike."""
 
 
 class Pack(NamedTuple):
@@ -72,6 +75,8 @@ def write_tables(
         ):
             writer.write_table(table)
     index = json.dumps({"tables": places, "facts": facts or {}}).encode("utf-8")
+    if len(index) > LONG:
+        index = zlib.compress(index, 1)
     out.write(index)
     for check in (summed.sum, zlib.crc32(index)):
         out.write(check.to_bytes(4, "little"))
@@ -102,7 +107,7 @@ def read_pack(source: pa.NativeFile) -> Pack:
     for part, check in ((content, tail[:4]), (index, tail[4:8])):
         if zlib.crc32(part) != int.from_bytes(check, "little"):
             raise ValueError("its checksum is wrong")
-    found = json.loads(index)
+    found = json.loads(index if index.startswith(b"{") else zlib.decompress(index))
     tables = {}
     for name, place in found["tables"].items():
         with pa.ipc.open_stream(content.slice(place)) as reader:

@@ -33,6 +33,9 @@ REMEMBER = 100
 class Target(Protocol):
     """Where a sink's deltas go."""
 
+    wants_columns: bool
+    """Should a changelog of one query have the columns of its rows, too?"""
+
     def deliver(self, tick: int, changelog: pa.Table) -> None:
         """Deliver the deltas of a tick; a second time is as good as once."""
 
@@ -42,6 +45,8 @@ class ParquetTarget:
 
     `label` tells files of several sinks in one directory apart.
     """
+
+    wants_columns = True
 
     def __init__(self, path: str, label: str) -> None:
         self._label = label
@@ -60,6 +65,8 @@ class ParquetTarget:
 
 class WebhookTarget:
     """An address that gets each tick as a POST of JSON lines, one delta each with its id."""
+
+    wants_columns = False
 
     def __init__(self, address: Address) -> None:
         self._address = address

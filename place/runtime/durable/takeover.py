@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,20 @@ def held(home: Home, root: str, cells: list[int] | None) -> tuple[Storage, Lease
         lease.release()
         raise
     return Storage(root, lease.epoch), lease
+
+
+@contextmanager
+def storage_of(home: Home, asked: str | None) -> Iterator[tuple[Storage, Lease | None]]:
+    """Where a home's files are; under a lease, if that is not the home directory."""
+    root = root_of(home, asked)
+    if root is None:
+        yield Storage(str(home.directory.absolute())), None
+        return
+    storage, lease = held(home, root, None)
+    try:
+        yield storage, lease
+    finally:
+        lease.release()
 
 
 def identity_of(storage: Storage) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ import pyarrow.compute
 from place.model.segment import ARROW
 from place.model.time import DAY, EARLIEST, LATEST, MILLISECOND, SECOND
 from place.model.types import Type, Value, ValueMismatch
-from place.runtime.intake.values import FEWEST, SIZES, UNITS, fits_arrow, settle
+from place.runtime.intake.values import DATES, FEWEST, SIZES, UNITS, fits_arrow, settle
 
 Mask = npt.NDArray[np.bool_]
 Certain = tuple[pa.Array, Mask | None]
@@ -273,7 +273,7 @@ def _instants(values: pa.Array, timestamps: str | None) -> Certain:
         return _bounded(values.cast(pa.int64()), MILLISECOND)
     if pa.types.is_string(kind):
         return _written_instants(values, timestamps)
-    if timestamps == "iso":
+    if timestamps == "iso" or timestamps in DATES:
         return _doubtful(values, Type.TIMESTAMP)
     if timestamps is not None:
         return _counted(values, timestamps)
@@ -285,6 +285,8 @@ def _instants(values: pa.Array, timestamps: str | None) -> Certain:
 def _written_instants(values: pa.Array, timestamps: str | None) -> Certain:
     if timestamps == "iso":
         return _iso(values)
+    if timestamps in DATES:
+        return _dates(values, *DATES[timestamps])
     if timestamps is None:
         array, no_time = _iso(values)
         if no_time is None or not no_time.any():
@@ -362,6 +364,15 @@ def _bounded(counts: pa.Array, scale: int) -> Certain:
     inside = (numbers >= first) & (numbers <= last)
     missing = _flags(counts.is_null())
     return pa.array(np.where(inside, numbers, 0) * scale, mask=missing | ~inside), ~inside
+
+
+def _dates(values: pa.Array, pattern: str, written: str) -> Certain:
+    """Texts that begin with a date as some country writes it. What has its digits is certain."""
+    pattern = pattern.replace("{1,2}", "{2}")
+    array, doubt = _iso(pa.compute.replace_substring_regex(values, pattern, written))
+    found = pa.compute.match_substring_regex(values, pattern).fill_null(True)
+    other = ~found.to_numpy(zero_copy_only=False)
+    return array, other if doubt is None else doubt | other
 
 
 def _iso(values: pa.Array) -> Certain:

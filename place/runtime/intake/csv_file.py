@@ -1,8 +1,9 @@
 """Lines of csv, read and checked.
 
-The first line that is not blank names the columns. A field may be quoted, and then hold commas and
-doubled quotes, but no end of a line. An empty field is NULL; a quoted one is NULL too, except in a
-STRING column, where it is the empty text.
+The first line that is not blank names the columns, or the option `header` does. A field may be
+quoted, and then hold commas (or what the option `separator` says) and doubled quotes, but no end of
+a line. An empty field is NULL; a quoted one is NULL too, except in a STRING column, where it is the
+empty text.
 
 A block of lines is first read straight into the types of the columns. Arrow's reader does that, and
 is trusted only with what means the same to `coerce`. If anything is odd, the block's lines are told
@@ -15,7 +16,7 @@ import csv
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ import pyarrow.csv
 from place.errors import InternalError, ReadingError
 from place.model.schema import Stream
 from place.model.types import Type
+from place.plan.external import SEPARATORS, names_of_fields
 from place.runtime.intake.check import (
     Described,
     Layout,
@@ -47,7 +49,7 @@ from place.runtime.intake.lines import (
     is_utf8,
     lines_are_short,
 )
-from place.runtime.intake.values import UNITS
+from place.runtime.intake.values import DATES, UNITS
 
 Codes = npt.NDArray[np.int8]
 Counts = npt.NDArray[np.int64]
@@ -75,6 +77,14 @@ def read_csv(
     """The segment of a csv file's good rows; the others go to the rejections."""
     parts: list[pa.Table] = []
     reader: CsvReader | None = None
+    given = stream.source.option("header") if stream.source is not None else None
+    if isinstance(given, str):
+        names = list(names_of_fields(given))
+        try:
+            reader = _reader_of(stream, names, arrival, latest)
+        except ReadingError as error:
+            rejections.refuse(error, given)
+            return joined(stream, parts)
     for block in blocks:
         if block.problem:
             rejections.add(block.line, block.problem, line_text(block.data))
@@ -106,17 +116,31 @@ def _reader(stream: Stream, header: bytes, arrival: int | None, latest: int | No
         problem = TOO_LONG
     elif not is_utf8(header):
         problem = NOT_UTF8
-    elif not _are_closed(pa.array([header])).all():
+    elif not _are_closed(pa.array([header]), separator_of(stream)).all():
         problem = NOT_CLOSED
     names: list[str] = []
     if problem is None:
         try:
-            names = next(csv.reader([header.decode().rstrip("\n")]))
+            line = header.decode().rstrip("\n")
+            names = next(csv.reader([line], delimiter=separator_of(stream)))
         except csv.Error as error:
             problem = str(error)
     if problem:
         raise ReadingError(f"no line with the names of the columns: {problem}")
-    return CsvReader(stream, len(names), find_layout(stream, names, arrival), arrival, latest)
+    return _reader_of(stream, names, arrival, latest)
+
+
+def _reader_of(
+    stream: Stream, names: list[str], arrival: int | None, latest: int | None
+) -> CsvReader:
+    layout = find_layout(stream, names, arrival)
+    return CsvReader(stream, len(names), layout, arrival, latest, separator_of(stream))
+
+
+def separator_of(stream: Stream) -> str:
+    """What stands between the fields of a stream's lines."""
+    given = stream.source.option("separator") if stream.source is not None else None
+    return SEPARATORS[str(given)] if given is not None else ","
 
 
 @dataclass
@@ -128,6 +152,7 @@ class CsvReader:
     layout: Layout
     arrival: int | None
     latest: int | None
+    separator: str = ","
 
     def read(self, line: int, data: bytes, rejections: Rejections) -> pa.Table:
         """The segment of lines, of which the first has this number."""
@@ -142,7 +167,7 @@ class CsvReader:
         if not is_utf8(data) or not lines_are_short(data) or self._may_be_hexadecimal(data):
             return None
         last = data[data.rfind(b"\n", 0, len(data) - 1) + 1 :]
-        if b'"' in last and not _are_closed(pa.array([last])).all():
+        if b'"' in last and not _are_closed(pa.array([last]), self.separator).all():
             return None
         try:
             table = self._parse(data, self._types(data))
@@ -169,7 +194,7 @@ class CsvReader:
         types: dict[int, pa.DataType] = {}
         if self.layout.op is not None:
             types[self.layout.op] = pa.string()
-        first = data[: data.find(b"\n")].decode().split(",")
+        first = data[: data.find(b"\n")].decode().split(self.separator)
         for place, column in zip(self.layout.columns, self.stream.columns, strict=True):
             if place is not None:
                 sample = first[place] if place < len(first) else ""
@@ -182,6 +207,8 @@ class CsvReader:
             unit = self.stream.timestamps
             if unit in UNITS:
                 return pa.int64() if UNITS[unit][0] == 1 else pa.float64()
+            if unit in DATES:
+                return pa.string()
             if unit is None and sample.isdecimal():
                 return pa.int64()
             return pa.timestamp("us", "UTC" if _ZONED.search(sample) else None)
@@ -193,6 +220,7 @@ class CsvReader:
             read_options=pa.csv.ReadOptions(
                 column_names=self._names, block_size=min(_PARSED_TOGETHER, len(data) + 1)
             ),
+            parse_options=pa.csv.ParseOptions(delimiter=self.separator),
             convert_options=pa.csv.ConvertOptions(
                 check_utf8=False,
                 column_types=types,
@@ -219,7 +247,7 @@ class CsvReader:
     # The thorough way
 
     def _sorted_out(self, line: int, data: bytes, rejections: Rejections) -> pa.Table:
-        lines, codes, counts = _told_apart(data, self.fields)
+        lines, codes, counts = _told_apart(data, self.fields, self.separator)
         rows = np.flatnonzero(codes == _GOOD)
         examined = self._examine_texts(lines.take(pa.array(rows)))
         codes[rows[examined.bad]] = _VALUE
@@ -265,7 +293,7 @@ _BLANK, _GOOD, _FIELDS, _QUOTE, _BYTES, _LONG, _VALUE = range(-1, 6)
 _REASONS = {_QUOTE: NOT_CLOSED, _BYTES: NOT_UTF8, _LONG: TOO_LONG}
 
 
-def _told_apart(data: bytes, fields: int) -> tuple[pa.Array, Codes, Counts]:
+def _told_apart(data: bytes, fields: int, separator: str) -> tuple[pa.Array, Codes, Counts]:
     """Lines one by one, what is wrong with each by its form alone, and how many fields it has."""
     letters = np.frombuffer(data, np.uint8)
     offsets = np.concatenate([[0], np.flatnonzero(letters == ord("\n")) + 1]).astype(np.int64)
@@ -273,15 +301,15 @@ def _told_apart(data: bytes, fields: int) -> tuple[pa.Array, Codes, Counts]:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     lines = pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
 
-    counts = pa.compute.count_substring(lines, ",").to_numpy().astype(np.int64) + 1
+    counts = pa.compute.count_substring(lines, separator).to_numpy().astype(np.int64) + 1
     codes = np.zeros(len(lengths), np.int8)
     if b'"' in data:
         has_quote = pa.compute.match_substring(lines, '"').to_numpy(zero_copy_only=False)
         quoted = np.flatnonzero(has_quote & (lengths <= LONGEST))
         some = lines.take(pa.array(quoted))
-        bare = pa.compute.replace_substring_regex(some, _QUOTED, r"\1")
-        counts[quoted] = pa.compute.count_substring(bare, ",").to_numpy() + 1
-        codes[quoted[~_are_closed(some)]] = _QUOTE
+        bare = pa.compute.replace_substring_regex(some, _patterns(separator)[1], r"\1")
+        counts[quoted] = pa.compute.count_substring(bare, separator).to_numpy() + 1
+        codes[quoted[~_are_closed(some, separator)]] = _QUOTE
     codes[(counts != fields) & (codes == _GOOD)] = _FIELDS
     if not is_utf8(data):
         for index in np.flatnonzero(np.maximum.reduceat(letters, offsets[:-1]) >= 0x80):
@@ -295,6 +323,13 @@ def _told_apart(data: bytes, fields: int) -> tuple[pa.Array, Codes, Counts]:
     return lines, codes, counts
 
 
-def _are_closed(lines: pa.Array) -> Mask:
-    closed = pa.compute.match_substring_regex(lines, _CLOSED)
+@lru_cache
+def _patterns(separator: str) -> tuple[str, str]:
+    """What a line looks like all of whose quotes are closed, and a quoted field."""
+    letter = re.escape(separator)
+    return _CLOSED.replace(",", letter), _QUOTED.replace(",", letter)
+
+
+def _are_closed(lines: pa.Array, separator: str) -> Mask:
+    closed = pa.compute.match_substring_regex(lines, _patterns(separator)[0])
     return closed.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -24,10 +24,13 @@ from place.runtime.intake.check import (
     find_layout,
 )
 from place.runtime.intake.csv_file import read_csv
+from place.runtime.intake.geojson import read_geojson
+from place.runtime.intake.gpx import read_gpx
 from place.runtime.intake.json_array import read_array
 from place.runtime.intake.json_file import read_json, read_messages
 from place.runtime.intake.judge import Arrival
 from place.runtime.intake.lines import LONGEST, Damaged, blocks_of, chunks_of, without_mark
+from place.runtime.intake.nmea import read_nmea
 
 ENDINGS = {
     ".csv": "csv",
@@ -35,6 +38,9 @@ ENDINGS = {
     ".jsonl": "json",
     ".ndjson": "json",
     ".parquet": "parquet",
+    ".geojson": "geojson",
+    ".gpx": "gpx",
+    ".nmea": "nmea",
 }
 
 
@@ -64,6 +70,12 @@ def read_file(
         chunks = chunks_of(file, path)
         if form == "csv":
             segment = read_csv(stream, blocks_of(chunks), rejections, arrival, latest)
+        elif form == "nmea":
+            segment = read_nmea(stream, blocks_of(chunks), rejections, arrival, latest)
+        elif form == "geojson":
+            segment = read_geojson(stream, chunks, rejections, arrival, latest)
+        elif form == "gpx":
+            segment = read_gpx(stream, chunks, rejections, arrival, latest)
         else:
             head, chunks = _peek(chunks)
             if _is_array(head):
@@ -94,6 +106,8 @@ def check_json(
 def format_of(stream: Stream, path: str) -> str | None:
     """The format of a file, None if nothing tells it."""
     option = stream.source.option("format") if stream.source else None
+    if stream.source is not None and stream.source.kind == "NMEA":
+        return "nmea"
     if option in FORMATS:
         return str(option)
     name = path.casefold().removesuffix(".gz")

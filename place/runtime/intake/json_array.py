@@ -38,6 +38,21 @@ def read_array(
 ) -> pa.Table:
     """The segment of the good objects of such a file; what is not good is rejected."""
     reader = ObjectReader(stream, latest)
+    found = whole_text(chunks, rejections)
+    if found is None:
+        return joined(stream, [])
+    text, problem = found
+    parts = []
+    elements = Elements(text, text.index("["), problem)
+    while batch := elements.take():
+        items = [item for _, item, _ in batch]
+        texts = [(line, text) for line, _, text in batch]
+        parts.append(reader.sort_out(items, rejections, texts.__getitem__, arrival))
+    return as_table(stream, parts, rejections, reader.missing(arrival))
+
+
+def whole_text(chunks: Iterator[bytes], rejections: Rejections) -> tuple[str, str | None] | None:
+    """All of a file as a text, and what has cut it off; None, after saying why, if it is none."""
     pieces: list[bytes] = []
     size, problem = 0, None
     try:
@@ -47,30 +62,26 @@ def read_array(
             if size > LARGEST_ARRAY:
                 problem = "an array of more than 256 MB: write an object a line"
                 rejections.add(None, problem, line_text(pieces[0]))
-                return joined(stream, [])
+                return None
     except Damaged as damage:
         problem = str(damage)
     data = without_mark(b"".join(pieces))
     if not is_utf8(data):
         rejections.add(None, NOT_UTF8, line_text(data))
-        return joined(stream, [])
-    parts = []
-    elements = _Elements(data.decode(), problem)
-    while batch := elements.take():
-        items = [item for _, item, _ in batch]
-        texts = [(line, text) for line, _, text in batch]
-        parts.append(reader.sort_out(items, rejections, texts.__getitem__, arrival))
-    return as_table(stream, parts, rejections, reader.missing(arrival))
+        return None
+    return data.decode(), problem
 
 
-class _Elements:
-    """The elements of an array's text, with their lines; what breaks it off is the last one."""
+class Elements:
+    """The elements of the array that begins somewhere in a text, with their lines; what breaks it
+    off is the last one, and so is what follows it, if it should stand alone."""
 
-    def __init__(self, text: str, problem: str | None) -> None:
+    def __init__(self, text: str, at: int, problem: str | None, *, is_alone: bool = True) -> None:
         self._text = text
         self._problem = problem
+        self._is_alone = is_alone
         self._decoder = json.JSONDecoder()
-        self._at = text.index("[") + 1
+        self._at = at + 1
         self._line = 1 + text.count("\n", 0, self._at)
         self._ended = False
         self._first = True
@@ -114,6 +125,8 @@ class _Elements:
 
     def _end(self) -> list[tuple[int, Item, str]]:
         self._ended = True
+        if not self._is_alone:
+            return []
         self._skip_space()
         rest = self._text[self._at : self._at + LONGEST]
         return [(self._line, "text after the end of the array", rest)] if rest else []

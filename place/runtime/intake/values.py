@@ -44,6 +44,11 @@ EXPECTED = {
 }
 """What a column takes, for whoever sent something else."""
 
+_DATE = r"^([0-9]{1,2})[/.-]([0-9]{1,2})[/.-]([0-9]{4})"
+DATES = {"day/month/year": (_DATE, r"\3-\2-\1"), "month/day/year": (_DATE, r"\3-\1-\2")}
+"""Dates as some countries write them: what they look like, and how ISO 8601 has it. A clock may
+follow, as it does there."""
+
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?\s*")
 
@@ -52,8 +57,9 @@ def settle(value: Any, kind: Type, timestamps: str | None = None) -> Value:
     """A value as one of `kind`, or a ValueMismatch that says why not.
 
     Without `timestamps` a text is ISO 8601 or a number, and a number counts the unit that its size
-    tells. With 'iso' only texts of that form are timestamps. With a unit, texts and numbers count
-    it. Seconds and milliseconds may have a fraction. Datetimes and dates are taken as they are.
+    tells. With 'iso' or the order of a date only texts of that form are timestamps. With a unit,
+    texts and numbers count it. Seconds and milliseconds may have a fraction. Datetimes and dates
+    are taken as they are.
 
     >>> settle("1.5", Type.TIMESTAMP, "seconds"), settle("1970-01-01 00:00:01", Type.TIMESTAMP)
     (1500000, 1000000)
@@ -101,6 +107,8 @@ def _instant(value: Any, timestamps: str | None) -> Value:
         return coerce(value, Type.TIMESTAMP)
     try:
         is_text = isinstance(value, str)
+        if timestamps in DATES:
+            return coerce(iso_date(value, timestamps), Type.TIMESTAMP)
         if is_text and (timestamps == "iso" or (not timestamps and not _NUMBER.fullmatch(value))):
             return coerce(value, Type.TIMESTAMP)
         number: Any = _read_number(value, timestamps) if is_text else value
@@ -120,6 +128,19 @@ def _instant(value: Any, timestamps: str | None) -> Value:
         f"{shown(value)} is not a TIMESTAMP: so small a number does not tell its unit, and no"
         " option timestamps does"
     )
+
+
+def iso_date(value: Any, form: str) -> str:
+    """A text that begins with a date of a form, as ISO 8601 has it; otherwise a ValueMismatch.
+
+    >>> iso_date("31/1/2026 12:00:00", "day/month/year")
+    '2026-01-31 12:00:00'
+    """
+    found = re.match(DATES[form][0], value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueMismatch("")
+    year, month, day = found.expand(DATES[form][1]).split("-")
+    return f"{year}-{month:0>2}-{day:0>2}{value[found.end() :]}"
 
 
 def _read_number(text: str, timestamps: str | None) -> Value:

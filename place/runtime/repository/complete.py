@@ -16,8 +16,8 @@ import pyarrow as pa
 from place.engine.columns import Dictionary
 from place.engine.missing import Gaps
 from place.engine.objects import Messages
+from place.engine.segment_messages import messages_of
 from place.engine.slices import Segment, Told, in_order
-from place.engine.worker import messages_of
 from place.model.clock import Clock
 from place.model.schema import Stream
 from place.model.segment import segment_schema
@@ -36,6 +36,7 @@ class Completing:
         self.clock = Clock(stream.lateness)
         self._schema = segment_schema(stream.columns)
         self._waiting: list[pa.Table] = []
+        self._late: list[pa.Table] = []
         state = state or {}
         if CLOCK in state:
             saved = json.loads(state[CLOCK].column(0)[0].as_py())
@@ -47,7 +48,7 @@ class Completing:
         self._sampling = (
             None
             if archiving.is_complete or stream.key is None
-            else Sampling(self.layout, archiving, state.get(SAMPLED))
+            else Sampling(stream, archiving, state.get(SAMPLED))
         )
         self._gaps = Gaps.empty(stream, Dictionary()) if stream.fills_gaps else None
         if self._gaps is not None and KNOWN in state:
@@ -96,9 +97,15 @@ class Completing:
         times = table.column(table.num_columns - 2).to_numpy()
         in_time = self.clock.tell_all(times, segment.part)
         if not in_time.all():
+            self._late.append(_plain(table.filter(pa.array(~in_time)), self._schema))
             table = table.filter(pa.array(in_time))
         if table.num_rows:
             self._waiting.append(_plain(table, self._schema))
+
+    def late(self) -> list[pa.Table]:
+        """The readings that came too late and were not given before, as segments."""
+        found, self._late = self._late, []
+        return found
 
     def completed(self) -> pa.Table | None:
         """The readings that are complete by now and were not given before, as rows."""
@@ -110,11 +117,10 @@ class Completing:
         first[1:] = times[1:] != times[:-1]
         place = np.arange(len(times))
         sequence = place - np.maximum.accumulate(np.where(first, place, 0))
-        rows = self.layout.rows(ready, sequence.astype(np.int32))
-        return rows if self._sampling is None else self._sampling.chosen(rows)
+        return self.layout.rows(ready, sequence.astype(np.int32))
 
     def ready(self) -> pa.Table | None:
-        """The same as a segment, before any of them is left out."""
+        """The same as a segment."""
         closed = self.clock.closed
         if not self._waiting or closed is None:
             return None
@@ -138,7 +144,7 @@ class Completing:
             filled = self._gaps.release(closed)
             assert filled is not None
             ready = self._table(filled)
-        return ready
+        return ready if self._sampling is None else self._sampling.chosen(ready)
 
     def _messages(self, segment: pa.Table) -> Messages:
         assert self._gaps is not None

@@ -30,12 +30,14 @@ class Footers:
         self._lock = threading.Lock()
         self._readers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="place-archive")
 
-    def read(self, layout: Layout, name: str, wanted: Wanted) -> tuple[pa.Table, int]:
+    def read(
+        self, layout: Layout, name: str, wanted: Wanted, *, alone: bool = True
+    ) -> tuple[pa.Table, int]:
         """The rows of a file that may be wanted, and the bytes that were read."""
         try:
             with self._storage.open_lazily(name) as source:
                 index = self._index(layout, name, source)
-                return read_file(source, index, layout, wanted)
+                return read_file(source, index, layout, wanted, alone=alone)
         except FileNotFoundError:
             raise RepositoryFault(f"{name} is missing", hint=_HINT) from None
         except (OSError, pa.ArrowInvalid) as error:
@@ -47,7 +49,9 @@ class Footers:
         """The same of several files, some at the same time."""
         if len(names) < 2:
             return [self.read(layout, name, wanted) for name in names]
-        return list(self._readers.map(lambda name: self.read(layout, name, wanted), names))
+        return list(
+            self._readers.map(lambda name: self.read(layout, name, wanted, alone=False), names)
+        )
 
     def objects(self, layout: Layout, name: str) -> int:
         """How many rows are valid at the end of an interval: its last row groups."""

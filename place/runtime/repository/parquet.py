@@ -211,9 +211,11 @@ def read_file(
     index: GroupIndex,
     layout: Layout,
     wanted: Wanted,
-    columns: Sequence[str] | None = None,
+    *,
+    alone: bool = True,
 ) -> tuple[pa.Table, int]:
-    """The row groups that may hold what is wanted, and the bytes that were read for them."""
+    """Rows that may be wanted, by the bounds of row groups, the box and the keys; and the bytes
+    that were read for them. `alone` says that no other file is read at the same time."""
     groups = np.flatnonzero(index.chosen(wanted)).tolist()
     size = 0
     if wanted.keys is not None and layout.key is not None and len(wanted.keys) <= 64:
@@ -221,8 +223,13 @@ def read_file(
     if not groups:
         return layout.schema.empty_table(), size
     with pq.ParquetFile(source, metadata=index.metadata) as file:
-        rows = file.read_row_groups(groups, columns=columns, use_threads=True)
-    return rows.cast(layout.schema), size + int(index.sizes[groups].sum())
+        # Where several files are read at once, more threads would wait for each other.
+        rows = file.read_row_groups(groups, use_threads=alone)
+    # What is left out here is not copied again: of one object it is a small part of each group.
+    rows = fits(layout, rows, wanted.box, wanted.keys)
+    if not rows.schema.equals(layout.schema):
+        rows = rows.cast(layout.schema)
+    return rows, size + int(index.sizes[groups].sum())
 
 
 def fits(layout: Layout, rows: pa.Table, box: Box | None, keys: Collection[Key] | None) -> pa.Table:

@@ -16,10 +16,11 @@ from place.plan.catalog import Catalog
 from place.runtime.durable.storage import Storage
 from place.runtime.repository.delta import APPLICATION, Delta
 from place.runtime.repository.footers import Footers
+from place.runtime.repository.late import late_files
 from place.runtime.repository.layout import Layout
 from place.runtime.repository.parquet import Wanted
 from place.runtime.repository.repository import DIRECTORY, MARK, archived
-from place.runtime.repository.stream_archive import ArchivedFile
+from place.runtime.repository.stream_archive import AMENDED, AMENDED_READINGS, ArchivedFile
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class StreamReport:
     plain: int | None = None
     tick: int | None = None
     pins: Mapping[str, int] | None = None
+    late: int = 0
+    """Late readings that are kept beside the table, and were not put into it."""
+    amended: int = 0
+    """Late readings that were put into the table."""
     fault: str | None = None
 
 
@@ -85,7 +90,33 @@ def _report(
         None if plain is None else int(plain * readings),
         delta.tick(APPLICATION),
         pins,
+        sum(file.rows for file in late_files(storage, directory, delta.tick(AMENDED))),
+        delta.tick(AMENDED_READINGS) or 0,
     )
+
+
+def faults_of(storage: Storage, catalog: Catalog) -> dict[str, str]:
+    """Streams whose past is damaged or gone, and what is wrong with it, as the files tell."""
+    marks = json.loads(storage.read(MARK)) if storage.exists(MARK) else {}
+    found: dict[str, str] = {}
+    for stream in archived(catalog):
+        directory = marks.get(stream.name)
+        if directory is None:
+            continue
+        layout = Layout(stream)
+        delta = Delta(storage.root, directory, layout.table_schema, layout.day)
+        try:
+            is_there = delta.open()
+            names = {name for name, _ in storage.list(directory)}
+            missing = [f.path for f in delta.files() if f"{directory}/{f.path}" not in names]
+        except PlaceError as error:
+            found[stream.name] = str(error)
+            continue
+        if not is_there:
+            found[stream.name] = f"its table {directory} is gone"
+        elif missing:
+            found[stream.name] = f"{directory}/{missing[0]} is missing"
+    return found
 
 
 def _plain_size(

@@ -23,12 +23,14 @@ import pyarrow as pa
 from place.engine.slices import Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.reading import Key
-from place.model.schema import Stream
+from place.model.schema import Stream, lasting
 from place.plan.catalog import Catalog, fold
-from place.runtime.archive import Box, Found, Span
+from place.runtime.archive import Box, Extent, Found, Span
 from place.runtime.durable.crash import point
+from place.runtime.durable.gate import Gate
 from place.runtime.durable.pack import load_pack, write_tables
 from place.runtime.durable.storage import Damaged, Storage
+from place.runtime.repository.amend import Amended, amend
 from place.runtime.repository.delta import RepositoryFault
 from place.runtime.repository.footers import Footers
 from place.runtime.repository.stream_archive import Captured, Prepared, StreamArchive
@@ -83,7 +85,7 @@ class Repository:
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._storage, self._ticks_after, self._load = storage, ticks_after, load
-        self._confirm = confirm
+        self._confirm, self._gate = confirm, Gate(storage)
         self._has_thread = has_thread
         """Whether it follows the log by itself, or somebody else calls `catch_up` and `archive`."""
         self.pace = pace or Pace()
@@ -240,9 +242,12 @@ class Repository:
             is_reset = before is not None and (
                 before.revisions.get(fold(name)) != catalog.revisions.get(fold(name))
             )
-            if wanted.get(name) != self._archives[name].stream or is_reset:
+            held, stream = self._archives[name], wanted.get(name)
+            if stream is None or lasting(stream) != lasting(held.stream) or is_reset:
                 del self._archives[name]
                 self.faults.pop(name, None)
+            elif stream != held.stream:
+                held.alter(stream)
         for name, stream in wanted.items():
             if name not in self._archives and name not in self.faults:
                 directory = f"{DIRECTORY}/{quote(name, safe='')}/{catalog.version}"
@@ -272,17 +277,21 @@ class Repository:
             }
             self._confirm()
             point("archiving", tick)
-            self._save(tick, current, archives, captured, prepared)
-            point("archive", tick)
-            for name, each in prepared.items():
-                if each is not None:
-                    archives[name].commit(each, tick)
-                    point("archived", tick)
-                    self.faults.pop(name, None)
-            self._passed = tick
-            for state, _ in list(self._storage.list(STATES)):
-                if state != _state_of(tick):
-                    self._storage.remove(state)
+            with self._gate.passing():
+                late = self._save(tick, current, archives, captured, prepared)
+                point("archive", tick)
+                for name, each in prepared.items():
+                    if each is not None:
+                        archives[name].commit(each, tick)
+                        point("archived", tick)
+                        self.faults.pop(name, None)
+                self._mark(archives)
+                for name, files in late.items():
+                    archives[name].late.settle(files, len(captured[name].late))
+                self._passed = tick
+                for state, _ in list(self._storage.list(STATES)):
+                    if state != _state_of(tick):
+                        self._storage.remove(state)
 
     def _save(
         self,
@@ -291,29 +300,42 @@ class Repository:
         archives: Mapping[str, StreamArchive],
         captured: Mapping[str, Captured],
         prepared: Mapping[str, Prepared | None],
-    ) -> None:
-        """Write down the state as of a tick; it counts for a stream if its table is as far."""
+    ) -> dict[str, list[str]]:
+        """Write down the state as of a tick; it counts for a stream if its table is as far. The
+        files of late readings that it names, by stream."""
         tables: dict[str, pa.Table] = {}
         about: dict[str, object] = {}
+        late = {name: archives[name].late.write(tick, each.late) for name, each in captured.items()}
         for number, (name, archive) in enumerate(archives.items()):
             about[name] = {
                 "directory": archive.directory,
                 "transaction": tick if prepared[name] is not None else archive.delta.tick(),
                 "number": number,
+                "late": late[name],
             }
             for kind, table in archive.state(captured[name], prepared[name]).items():
                 tables[f"{number}/{kind}"] = table
         facts = {"tick": tick, "catalog": catalog.version, "streams": about}
-        marks = {name: archive.directory for name, archive in archives.items()}
         self._storage.write(_state_of(tick), lambda out: write_tables(out, tables, facts))
-        content = json.dumps(marks).encode("utf-8")
-        if not self._storage.exists(MARK) or self._storage.read(MARK) != content:
-            self._storage.replace(MARK, content)
+        return late
+
+    def _mark(self, archives: Mapping[str, StreamArchive]) -> None:
+        """Say which archives there are, once their tables are there: a table of which nothing was
+        committed yet is not missed, but made again from the log. Those that are missed stay so."""
+        known = self._marks()
+        marks = {name: known[name] for name in known.keys() & self.faults.keys()}
+        marks |= {name: archive.directory for name, archive in archives.items()}
+        if marks != known:
+            self._storage.replace(MARK, json.dumps(marks).encode("utf-8"))
+
+    def _marks(self) -> dict[str, str]:
+        known = json.loads(self._storage.read(MARK)) if self._storage.exists(MARK) else {}
+        return dict(known)
 
     def _restore(self) -> None:
         """Begin with the last state that each table agrees with."""
         self._archives, self._current = {}, None
-        marks = json.loads(self._storage.read(MARK)) if self._storage.exists(MARK) else {}
+        marks = self._marks()
         positions: list[tuple[int, Catalog]] = []
         names = [name for name, _ in self._storage.list(STATES) if name.endswith(".arrow")]
         for name in sorted(names, reverse=True):
@@ -334,7 +356,13 @@ class Repository:
                 }
                 tick = pack.facts["tick"]
                 made = StreamArchive(
-                    self._storage, about["directory"], streams[stream], self._footers, tick, state
+                    self._storage,
+                    about["directory"],
+                    streams[stream],
+                    self._footers,
+                    tick,
+                    state,
+                    about.get("late", ()),
                 )
                 made.open()
                 if made.delta.tick() == about["transaction"]:
@@ -367,13 +395,22 @@ class Repository:
                     continue
                 seen[name] = self._unused.get(name, now)
         self._unused = seen
-        with self._round:
+        with self._round, self._gate.passing():
+            for archive in self._archives.values():
+                archive.late.sweep()
             for name, since in list(seen.items()):
                 if now - since >= self.pace.grace:
                     self._storage.remove(name)
                     del self._unused[name]
 
     # What is asked
+
+    def amend(self) -> list[Amended]:
+        """Put the late readings of all streams into their tables."""
+        with self._round:
+            self._confirm()
+            with self._gate.passing():
+                return [amend(archive) for archive in self._archives.values()]
 
     @contextlib.contextmanager
     def _asked(self, stream: Stream) -> Iterator[StreamArchive | None]:
@@ -399,6 +436,11 @@ class Repository:
         """The times that can be asked about; None if nothing is there yet."""
         with self._asked(stream) as archive:
             return None if archive is None else archive.span(at)
+
+    def extent(self, stream: Stream, at: int) -> Extent | None:
+        """Where the objects of a time are, as the files say."""
+        with self._asked(stream) as archive:
+            return None if archive is None else archive.extent(at)
 
     def objects(
         self, stream: Stream, at: int, box: Box | None = None, keys: frozenset[Key] | None = None

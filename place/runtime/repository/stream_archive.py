@@ -22,7 +22,7 @@ from place.engine.slices import Told
 from place.model.reading import Key
 from place.model.schema import Stream
 from place.model.time import DAY, format_timestamp, moment_at
-from place.runtime.archive import Box, Found, Span
+from place.runtime.archive import Box, Extent, Found, Span
 from place.runtime.durable.storage import Storage
 from place.runtime.repository.complete import Completing
 from place.runtime.repository.delta import APPLICATION, Delta, RepositoryFault, TableFile
@@ -34,10 +34,13 @@ from place.runtime.repository.interval import (
     open_rows,
     valid_at,
 )
+from place.runtime.repository.late import LateReadings
 from place.runtime.repository.layout import Layout
 from place.runtime.repository.parquet import Wanted, fits, write_rows
 
 RECENT = "recent"
+AMENDED, AMENDED_READINGS = "place amend", "place amended readings"
+"""Transactions of a table: the tick up to which late readings were put in, and how many were."""
 ENOUGH = 4
 """An interval has so many readings for each object that it begins with, or it is a whole day."""
 MOST_ROWS = 1 << 20
@@ -87,6 +90,7 @@ class Captured:
     tick: int
     view: View
     state: dict[str, pa.Table]
+    late: tuple[pa.Table, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,10 @@ class StreamArchive:
         footers: Footers,
         tick: int = 0,
         state: Mapping[str, pa.Table] | None = None,
+        late: Sequence[str] = (),
     ) -> None:
         self.stream, self.directory = stream, directory
+        self.late = LateReadings(storage, directory, stream, late)
         self.layout = Layout(stream)
         self._storage, self._footers = storage, footers
         state = state or {}
@@ -126,11 +132,17 @@ class StreamArchive:
         self._readers: dict[int, View] = {}
         self._numbers = count()
 
+    def alter(self, stream: Stream) -> None:
+        """Go on with other options of the same stream."""
+        self.stream = self.completing.stream = stream
+        self.completing.clock.lateness = stream.lateness
+
     # What comes
 
     def open(self) -> None:
         """See what the table has."""
         self.delta.open()
+        self.late.forget(self.delta.tick(AMENDED))
         self._see()
 
     def take(self, tick: int, told: Sequence[Told], started: int | None) -> None:
@@ -138,6 +150,9 @@ class StreamArchive:
         if tick <= self.tick:
             return
         self.completing.take(told, started)
+        late = self.completing.late()
+        if not self.stream.fills_gaps:  # what later readings left out was filled without them
+            self.late.take(late)
         self.tick = tick
         rows, closed = self.completing.completed(), self.completing.clock.closed
         with self._lock:
@@ -148,7 +163,7 @@ class StreamArchive:
 
     def capture(self) -> Captured:
         """What is there after the tick that was taken last."""
-        return Captured(self.tick, self._view, self.completing.state())
+        return Captured(self.tick, self._view, self.completing.state(), self.late.recent)
 
     def state(self, captured: Captured, prepared: Prepared | None) -> dict[str, pa.Table]:
         """All that is in no file of the table when what was prepared is part of it."""
@@ -193,12 +208,12 @@ class StreamArchive:
             made = arranged(
                 self.layout, self._base(view) if base is None else base, part, begin, end
             )
-            added.append(self._write_interval(made))
+            added.append(self.write_interval(made))
             base = open_rows(self.layout, pa.concat_tables(made.pieces), end)
             left = left.slice(stop)
             then = View(files=(ArchivedFile.of(added[-1]),), objects=made.objects)
         if fresh and left.num_rows:
-            added.append(self._write_loose(left))
+            added.append(self.write_loose(left))
             left = left.slice(0, 0)
         if not added and not removed:
             return None
@@ -221,6 +236,18 @@ class StreamArchive:
         """Make what was written part of the table, as of a tick."""
         self.delta.commit(prepared.added, prepared.removed, {APPLICATION: tick}, f"tick {tick}")
         self._see(prepared)
+
+    def amend(
+        self,
+        added: Sequence[TableFile],
+        removed: Sequence[TableFile],
+        transactions: Mapping[str, int],
+        note: str,
+    ) -> None:
+        """Replace files, for late readings that are in the new ones."""
+        self.delta.commit(added, removed, transactions, note)
+        self.late.forget(self.delta.tick(AMENDED))
+        self._see()
 
     def _see(self, prepared: Prepared | None = None) -> None:
         files = tuple(ArchivedFile.of(file) for file in self.delta.files())
@@ -271,25 +298,26 @@ class StreamArchive:
             return self.layout.schema.empty_table()
         last = intervals[-1]
         wanted = Wanted(until=last.end, since=last.end - 1)
-        rows, _ = self._footers.read(self.layout, self._name(last), wanted)
-        return open_rows(self.layout, rows, last.end)
+        return open_rows(self.layout, self.rows_of(last, wanted), last.end)
 
     def _loose_rows(self, view: View) -> list[pa.Table]:
-        return [
-            self._footers.read(self.layout, self._name(each), Wanted(until=each.end))[0]
-            for each in view.loose
-        ]
+        return [self.rows_of(each, Wanted(until=each.end)) for each in view.loose]
+
+    def rows_of(self, each: ArchivedFile, wanted: Wanted) -> pa.Table:
+        """The rows of a file that may be wanted."""
+        return self._footers.read(self.layout, self._name(each), wanted)[0]
 
     def _name(self, each: ArchivedFile) -> str:
         return f"{self.directory}/{each.file.path}"
 
-    def _write_interval(self, made: Interval) -> TableFile:
+    def write_interval(self, made: Interval) -> TableFile:
+        """Write an interval to a file that is part of nothing yet."""
         name = f"interval_{made.begin}_{made.end}"
         day = _day(made.begin)
         return write_rows(self._storage, self.directory, self.layout, name, day, made.pieces)
 
-    def _write_loose(self, rows: pa.Table) -> TableFile:
-        """Readings that are in no interval yet; they are of one day."""
+    def write_loose(self, rows: pa.Table) -> TableFile:
+        """Write readings that are in no interval yet; they are of one day."""
         times = self.layout.times(rows)
         name = f"loose_{times[0]}_{times[-1]}"
         day = _day(int(times[0]))
@@ -342,6 +370,20 @@ class StreamArchive:
         begins = [each.begin for each in view.loose]
         begins += [int(self.layout.times(rows.slice(0, 1))[0]) for rows in view.recent[:1]]
         return min(begins, default=None)
+
+    def extent(self, at: int) -> Extent | None:
+        """Where the objects of a time in a complete interval are, as its file says."""
+        for each in self._view.intervals if self.layout.place is not None else ():
+            if each.begin <= at < each.end:
+                x, y = self.layout.place or ("", "")
+                least, greatest = each.file.least, each.file.greatest
+                found = [part.get(name) for part in (least, greatest) for name in (x, y)]
+                if any(not isinstance(value, int | float) for value in found):
+                    return None
+                left, bottom, right, top = (float(str(value)) for value in found)
+                objects = self._footers.objects(self.layout, self._name(each))
+                return Extent((left, bottom, right, top), objects)
+        return None
 
     def objects(self, at: int, box: Box | None, keys: Collection[Key] | None) -> Found:
         """The objects as they were at a time."""

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from place.errors import ConfigurationError
+from place.model.delta import Answer
 from place.model.schema import Sink
 from place.plan.catalog import fold
 from place.runtime.durable.crash import point
 from place.runtime.durable.deltas import WHOLE
 from place.runtime.durable.kafka import KafkaTarget
+from place.runtime.durable.mqtt import MqttTarget
+from place.runtime.durable.postgres import PostgresTarget
 from place.runtime.durable.sinks import (
     HOLD_BYTES,
     HOLD_TICKS,
@@ -125,14 +128,32 @@ class Deliveries:
     def _target(self, sink: Sink) -> Target:
         if sink.target.kind == "PARQUET":
             return ParquetTarget(str(sink.target.option("path")), digest(sink.name))
+        since = self._runtime.since(sink)
+        label = f"{self._runtime.home.about['id']}-{digest(sink.name.casefold())}-{since}"
         if sink.target.kind == "KAFKA":
-            since = self._runtime.since(sink)
-            label = f"{self._runtime.home.about['id']}-{digest(sink.name.casefold())}-{since}"
             return KafkaTarget(sink.target, label)
+        if sink.target.kind == "MQTT":
+            names = tuple(sink.queries or ())
+            told = sink.target.option("tells")
+            ask = (lambda: self._runtime.answers(names)) if told == "answers" else None
+            return MqttTarget(sink.target, f"place-{label}", ask)
+        if sink.target.kind == "POSTGRES":
+            return self._table(sink, label)
         secret = sink.target.option("secret")
         # Only who may see everything creates sinks: they may name any address.
         url = str(sink.target.option("url"))
         return WebhookTarget(Address(url, str(secret) if secret else None, trusted=True))
+
+    def _table(self, sink: Sink, label: str) -> Target:
+        """A table of PostgreSQL for the answer of the sink's only query."""
+        (name,) = sink.queries or ()
+        query = self._runtime.catalog.queries[fold(name)]
+
+        def answer() -> tuple[int, Answer]:
+            tick, found = self._runtime.answers([name])
+            return tick, found[query.name]
+
+        return PostgresTarget(sink.target, label, query, answer)
 
     def deliver(self) -> None:
         """Give every sink what it has not got; one that fails is tried again after a pause."""
@@ -208,7 +229,7 @@ class Deliveries:
         storage = self._runtime.pipeline.storage
         names = set(delivery.sink.queries) if delivery.sink.queries is not None else None
         query = None
-        if names is not None and len(names) == 1 and isinstance(delivery.target, ParquetTarget):
+        if names is not None and len(names) == 1 and delivery.target.wants_columns:
             query = self._runtime.catalog.queries.get(fold(next(iter(names))))
         for found in self._runtime.deltas.after((delivery.tick, WHOLE), newest.tick):
             if not self._is_behind(delivery):

@@ -79,8 +79,34 @@ class FloorsInput:
     floors: Mapping[str, int]
 
 
+CONTENT = "content"
+"""The table of what a cell has to hold of a query that begins in the past."""
+
+
+@dataclass(frozen=True)
+class BegunInput:
+    """A query that begins in the past: the files of what it has told until now, and of what each
+    cell has to hold of it, in the order of the matrix; None where that is nothing."""
+
+    query: str
+    past: str | None = None
+    held: tuple[str | None, ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """The names of its files."""
+        return [file for file in (self.past, *self.held) if file is not None]
+
+
 TickInput = (
-    FileInput | PackInput | EnclosedInput | AdvanceInput | StepsInput | MovedInput | FloorsInput
+    FileInput
+    | PackInput
+    | EnclosedInput
+    | AdvanceInput
+    | StepsInput
+    | MovedInput
+    | FloorsInput
+    | BegunInput
 )
 RAW = FileInput | StepsInput
 """Inputs that are no segments yet."""
@@ -93,6 +119,7 @@ _KINDS: dict[str, type[TickInput]] = {
     "steps": StepsInput,
     "moved": MovedInput,
     "floors": FloorsInput,
+    "begun": BegunInput,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -112,8 +139,9 @@ def input_of(description: Mapping[str, Any]) -> TickInput:
     """The input that a manifest describes."""
     about = dict(description)
     made = _KINDS[about.pop("kind")]
-    if "quarantine" in about:
-        about["quarantine"] = tuple(about["quarantine"])
+    for name in ("quarantine", "held"):
+        if name in about:
+            about[name] = tuple(about[name])
     return made(**about)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,13 @@ def write_parts(out: pa.NativeFile, parts: Sequence[PartialAnswer]) -> None:
     write_tables(out, tables, {"parts": facts})
 
 
-def read_parts(pack: Pack, queries: Mapping[str, Query]) -> list[PartialAnswer]:
+def read_parts(pack: Pack, named: Callable[[str], Query]) -> list[PartialAnswer]:
     """The parts of a file, of queries that are known by name."""
     tables, facts = pack
     dictionary = Dictionary()
     parts: list[PartialAnswer] = []
     for number, fact in enumerate(facts["parts"]):
-        asked = tuple(queries[name] for name in fact["queries"])
+        asked = tuple(map(named, fact["queries"]))
         marks = Marks(NONE, NONE, NONE)
         if f"{number}/marks" in tables:
             marks = Marks(*(c.to_numpy() for c in tables[f"{number}/marks"].columns))

@@ -10,6 +10,7 @@ Spark job, too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -20,7 +21,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from place.engine.changes import settle
 from place.engine.checkpoint import Checkpoint
 from place.engine.matrix import Matrix
 from place.errors import ConfigurationError, InternalError, PlaceError
@@ -33,10 +33,10 @@ from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.crash import point
+from place.runtime.durable.gate import Gate
 from place.runtime.durable.kept_ticks import Keep, KeptTicks
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Enclosed, Manifest, Mark, Posted
-from place.runtime.durable.outbox import changes_of, post, read_outbox
 from place.runtime.durable.pack import load_pack
 from place.runtime.durable.saving import usual_pace
 from place.runtime.durable.storage import Storage, StorageFault, TakenOver
@@ -52,7 +52,7 @@ from place.runtime.spark.inputs import (
     described,
     in_order,
 )
-from place.runtime.spark.merge import Merger, whole_rows
+from place.runtime.spark.merge import AnswerCells, AnswersLost, observed_of, whole_rows
 from place.runtime.spark.requests import (
     CellResult,
     Job,
@@ -60,12 +60,13 @@ from place.runtime.spark.requests import (
     Observe,
     Probe,
     Probed,
+    Reach,
     Restore,
     RunTick,
 )
 from place.runtime.spark.route import Routing, route
 from place.runtime.spark.slicing import Slicing
-from place.runtime.spark.standing_job import StandingCells
+from place.runtime.spark.standing_job import ATTEMPTS, StandingCells
 from place.runtime.spark.telling import Telling
 from place.runtime.spark.tick_log import TickLog
 
@@ -112,10 +113,10 @@ class Pipeline:
         self.storage = storage
         self._home = home_id
         self._lease = lease
+        self._gate = Gate(storage)
         self._fault: StorageFault | None = None
         """Why no tick can be committed any more."""
         self.matrix = matrix
-        self._merger = Merger(matrix)
         self.slicing = Slicing(storage, matrix)
         self._lock = threading.RLock()
         self._catalogs = Catalogs(storage)
@@ -136,6 +137,7 @@ class Pipeline:
             self._context, storage, matrix, threads, self._catalogs, self._past, usual_pace()
         )
         self._telling = Telling(matrix, storage, self.cells.ask)
+        self._answers = AnswerCells(matrix, storage, self.cells, self._telling)
 
     def close(self) -> None:
         """Let the cells end, after the tick that is under way."""
@@ -180,46 +182,51 @@ class Pipeline:
         with self._lock:
             if self._fault is not None:
                 raise self._fault
-            began = time.perf_counter()
-            previous = self.last
-            number = 1 if previous is None else previous.tick + 1
-            job = replace(self._job(number, catalog), seconds=seconds)
-            try:
-                if not self._merger.is_known:
-                    self._remember(job)
-                self._merger.is_known = False  # until the tick is committed
-                self.slicing.know(catalog, catalog.arrow_of, self.small)
-                inputs, results = self._run(job, catalog, entry)
-                if any(result.is_out_of_time for result in results):
-                    raise OutOfTime
-                ran = time.perf_counter()
-                enclosed = Enclosed(number)
-                posted = self._posted(job, catalog, results, enclosed)
-            except PlaceError:
-                self.kept.sweep_attempt(job.attempt)
-                raise
-            for place, item in enumerate(inputs):
-                if isinstance(item, EnclosedInput):
-                    inputs[place] = PackInput(enclosed.add(item.content, manifests.INPUTS))
-            manifest = self._manifest(job, catalog, entry, inputs, results, posted)
-            settled = time.perf_counter()
-            metrics, now = metrics_of(results, began, ran, settled), time.time()
-            if entry.since is not None:
-                metrics["lag"] = round(max(0.0, now - entry.since), 6)
-            manifest = replace(manifest, metrics=metrics, written=now)
-            manifest = self.kept.planned(manifest, self.delivered)
-            point("manifest", number)
+            for _ in range(ATTEMPTS - 1):
+                with contextlib.suppress(AnswersLost):
+                    return self._tick(catalog, entry, seconds)
+            return self._tick(catalog, entry, seconds)
+
+    def _tick(self, catalog: Catalog, entry: Entry, seconds: float | None) -> Manifest:
+        """Try to run a tick and to commit it."""
+        began = time.perf_counter()
+        previous = self.last
+        number = 1 if previous is None else previous.tick + 1
+        job = replace(self._job(number, catalog), seconds=seconds)
+        try:
+            self._answers.remember(job, self._catalogs[job.before])
+            self.slicing.know(catalog, catalog.arrow_of, self.small)
+            inputs, results = self._run(job, catalog, entry)
+            if any(result.is_out_of_time for result in results):
+                raise OutOfTime
+            ran = time.perf_counter()
+            enclosed = Enclosed(number)
+            posted = self._posted(job, results, enclosed)
+        except PlaceError:
+            self.kept.sweep_attempt(job.attempt)
+            raise
+        for place, item in enumerate(inputs):
+            if isinstance(item, EnclosedInput):
+                inputs[place] = PackInput(enclosed.add(item.content, manifests.INPUTS))
+        manifest = self._manifest(job, catalog, entry, inputs, results, posted)
+        settled = time.perf_counter()
+        metrics, now = metrics_of(results, began, ran, settled), time.time()
+        if entry.since is not None:
+            metrics["lag"] = round(max(0.0, now - entry.since), 6)
+        manifest = replace(manifest, metrics=metrics, written=now)
+        manifest = self.kept.planned(manifest, self.delivered)
+        point("manifest", number)
+        with self._gate.passing():
             self._commit(manifest, enclosed)
-            self._merger.is_known = True
+            passing = self._answers.committed(job, results)
             self.last = manifest
             self.kept.committed(manifest)
             passed = self.log.append(manifest, inputs)
             for tell in list(self.on_commit):
                 tell(manifest)
-            passing = [file for r in results for file in (r.open, r.parts) if file is not None]
             self.kept.sweep(manifest, previous, passed + passing)
             self._catalogs.keep({*self.log.versions, catalog.version})
-            return manifest
+        return manifest
 
     def _commit(self, manifest: Manifest, enclosed: Enclosed) -> None:
         """Publish a manifest. If somebody else has done so, or a store does not say whether it was
@@ -274,7 +281,13 @@ class Pipeline:
                 found = _in_time(self.cells.ask(Observe(job, query, moved)))
             parts = [part for _, part in found if part is not None]
             seen = [seen for seen, _ in found]
-            return Observed.together([*seen, self._merger.observed(query, parts)])
+            return Observed.together([*seen, observed_of(query, parts)] if parts else seen)
+
+    def beginning(self, catalog: Catalog, streams: frozenset[str]) -> int:
+        """The instant at which a query over these streams would begin now."""
+        with self._lock:
+            found: list[int] = self.cells.ask(Reach(self._job(0, catalog), streams))
+            return found[0]
 
     def located(self, catalog: Catalog, stream: Stream) -> tuple[int, Stream, list[Checkpoint]]:
         """The last tick, and the objects of a stream then, as the cells of the first column have
@@ -298,15 +311,6 @@ class Pipeline:
         with self._telling.meanwhile(job, self._catalogs[job.after], queries) as moved:
             found = _in_time(self.cells.ask(Probe(job, list(queries), most, moved)))
         return [list(each) for each in zip(*found, strict=True)]
-
-    def _remember(self, job: Job) -> None:
-        """Know the answers that cells hold together as of the last tick, from their states."""
-        self._merger.forget()
-        if job.at is not None:
-            merged = list(self._merger.merged(self._catalogs[job.before]))
-            cells = self._probe_cells(replace(job, after=job.before), merged) if merged else []
-            for query, found in zip(merged, cells, strict=True):
-                self._merger.know(query, [parts for _, parts, _ in found if parts is not None])
 
     def _job(self, number: int, catalog: Catalog) -> Job:
         version = self.last.catalog if self.last is not None else catalog.version
@@ -360,39 +364,16 @@ class Pipeline:
             inputs = files.mapPartitions(lambda items: route(routing, items)).collect()
         return inputs
 
-    def _posted(
-        self, job: Job, catalog: Catalog, results: list[CellResult], enclosed: Enclosed
-    ) -> list[Posted]:
+    def _posted(self, job: Job, results: list[CellResult], enclosed: Enclosed) -> list[Posted]:
         """The deltas of all cells, and of what several have found together; small ones are enclosed
         in the manifest."""
         found = [(result.outbox, result.enclosed) for result in results]
-        found.append(self._answer(job, catalog, results))
+        found += self._answers.settle(job, results)
         return [
             posted if pack is None else replace(posted, file=enclosed.add(pack, manifests.DELTAS))
             for posted, pack in found
             if posted is not None
         ]
-
-    def _answer(
-        self, job: Job, catalog: Catalog, results: list[CellResult]
-    ) -> tuple[Posted | None, bytes | None]:
-        """Settle what several cells have found about the same answers."""
-        files = [result.open for result in results if result.open is not None]
-        parts = [result.parts for result in results if result.parts is not None]
-        if not files and not parts:
-            return None, None
-        queries = {q.name: q for q in self._catalogs[job.before].queries.values()}
-        queries |= {q.name: q for q in catalog.queries.values()}
-        changes = [
-            change
-            for file in sorted(files)
-            for piece in read_outbox(self.storage, file)
-            for change in changes_of(piece, queries)
-        ]
-        settled = settle(changes + self._merger.take(self.storage, parts, queries))
-        if not settled:
-            return None, None
-        return post(self.storage, f"outbox/{job.token}-answer.arrow", settled, job.small)
 
     def _manifest(
         self,
@@ -414,6 +395,7 @@ class Pipeline:
             rows = [result for result in results if result.cell.endswith("-0")]
             totals[stream] = {
                 "objects": sum(result.objects[stream] for result in rows),
+                "on_disk": sum(result.stored.get(stream, 0) for result in rows),
                 "readings": sum(result.readings[stream] for result in rows),
                 "late": sum(result.late[stream] for result in rows),
                 "bad": before.get("bad", 0) + bad,

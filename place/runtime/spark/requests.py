@@ -94,6 +94,49 @@ class Observe(_OfJob):
 
 
 @dataclass(frozen=True)
+class Handed:
+    """What a cell hands over to one that puts answers together: names of files."""
+
+    deltas: str | None = None
+    """Of deltas that have to be settled with those of other cells."""
+    parts: str | None = None
+    """Of parts of answers that several cells hold together."""
+
+    @property
+    def files(self) -> list[str]:
+        """Their names."""
+        return [file for file in (self.deltas, self.parts) if file is not None]
+
+
+ByAnswerCell = Mapping[int, Handed]
+"""What a cell hands over, by the number of the cell that puts it together."""
+
+
+@dataclass(frozen=True)
+class HandOver(_OfJob):
+    """Hand over this cell's parts of whole answers, as of the last tick."""
+
+    queries: Sequence[Query]
+    moved: Sequence[TickInput] = ()
+
+
+@dataclass(frozen=True)
+class Settle(_OfJob):
+    """Put together what cells have handed over, by the number of the cell that does so. `since` is
+    what its answers are as of; None if what is handed over are whole answers, to begin with."""
+
+    handed: Mapping[int, Sequence[Handed]]
+    since: str | None
+
+
+@dataclass(frozen=True)
+class Reach(_OfJob):
+    """Tell the instant at which a query over these streams would begin now."""
+
+    streams: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Locate(_OfJob):
     """Write down where the objects of a stream are; the name of the file."""
 
@@ -116,11 +159,21 @@ class Restore:
         return tuple(dict.fromkeys(sorted((*first, *(each.catalog for each in self.ticks)))))
 
 
-Request = RunTick | Prepare | Tell | Probe | Observe | Locate | Restore
+Request = RunTick | Prepare | Tell | Probe | Observe | HandOver | Settle | Reach | Locate | Restore
 
 
 class Behind:
     """The answer of a cell that does not have the state that a request is about."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a cell has put together: its deltas, and the deltas themselves where they are small.
+    `is_known` is False if it does not know the answers, and has done nothing."""
+
+    is_known: bool = True
+    outbox: Posted | None = None
+    enclosed: bytes | None = None
 
 
 @dataclass
@@ -135,10 +188,8 @@ class CellResult:
     outbox: Posted | None = None
     enclosed: bytes | None = None
     """The deltas themselves, where they are small: then the outbox has no file."""
-    open: str | None = None
-    """The file of deltas that have to be settled with those of other cells."""
-    parts: str | None = None
-    """The file of parts of answers that several cells hold together."""
+    handed: ByAnswerCell = field(default_factory=dict)
+    """What has to be put together with what other cells have found."""
     quarantine: tuple[str, ...] = ()
     readings: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
@@ -148,6 +199,8 @@ class CellResult:
     last_late: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Where the last reading of a stream was that came too late: the input, the place in it."""
     objects: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, int] = field(default_factory=dict)
+    """How many of the objects are on the disk."""
     clocks: dict[str, int | None] = field(default_factory=dict)
     instants: dict[str, int] = field(default_factory=dict)
     triggers: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -163,5 +216,16 @@ Probed = tuple[list[Row], bytes | None, int]
 """A cell's part of an answer: rows, or a part as `write_parts` has it; and how many rows these are,
 of which none are made if they are too many."""
 
-Answer = CellResult | Wants | list[Probed] | tuple[Observed, bytes | None] | str | Behind | None
+Answer = (
+    CellResult
+    | Wants
+    | list[Probed]
+    | tuple[Observed, bytes | None]
+    | ByAnswerCell
+    | Answered
+    | int
+    | str
+    | Behind
+    | None
+)
 """What a request is answered with; None if a question took too long."""

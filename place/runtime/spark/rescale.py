@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +25,10 @@ from place.runtime.durable.home import ABOUT, Home
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest, Saved
 from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.run_files import DIRECTORY as STORE
 from place.runtime.durable.statement_log import follow
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.takeover import after, cells_of, fence, held, root_of
+from place.runtime.durable.takeover import after, cells_of, fence, storage_of
 from place.runtime.spark.catalogs import Catalogs, read_tables
 from place.runtime.spark.requests import Restore
 from place.runtime.spark.standing_cell import StandingCell
@@ -48,7 +48,7 @@ def rescale(directory: Path, root: str | None, matrix: Matrix, report: Report) -
         )
     home = Home(directory, "pipeline")
     try:
-        with _storage_of(home, root) as (storage, lease):
+        with storage_of(home, root) as (storage, lease):
             store = CatalogStore(directory)
             try:
                 return _Rescale(home, storage, lease, store, matrix, report).run()
@@ -56,20 +56,6 @@ def rescale(directory: Path, root: str | None, matrix: Matrix, report: Report) -
                 store.close()
     finally:
         home.close()
-
-
-@contextmanager
-def _storage_of(home: Home, asked: str | None) -> Iterator[tuple[Storage, Lease | None]]:
-    """Where a home's files are; under a lease, if that is not the home directory."""
-    root = root_of(home, asked)
-    if root is None:
-        yield Storage(str(home.directory.absolute())), None
-        return
-    storage, lease = held(home, root, None)
-    try:
-        yield storage, lease
-    finally:
-        lease.release()
 
 
 class _Rescale:
@@ -107,6 +93,8 @@ class _Rescale:
         if self._lease is not None:
             follow(self._store, self._storage, last, self._lease)
         made = self._commit(last, self._states(last, old))
+        for name, _ in list(self._storage.list(STORE)):  # all objects are in the states now
+            self._storage.remove(name)
         self._home.remember(cells=wanted)
         self._report(
             f"the home has {wanted[0]}x{wanted[1]} cells from tick {made.tick} on, instead of"

@@ -29,7 +29,10 @@ from place.runtime.intake.generated import Steps
 from place.runtime.intake.quarantine import pack
 from place.runtime.spark.inputs import (
     AdvanceInput,
+    BegunInput,
     FileInput,
+    FloorsInput,
+    MovedInput,
     PackInput,
     StepsInput,
     TickInput,
@@ -113,12 +116,14 @@ def gathered(routing: Routing, inputs: Iterable[TickInput]) -> list[Told]:
             told += routing.make(item)
         elif isinstance(item, AdvanceInput):
             told.append(Advance(item.time, item.stream))
+        elif isinstance(item, MovedInput | FloorsInput | BegunInput):
+            continue  # what cells have told each other, of readings of earlier ticks
         else:
             raise InternalError(f"{item} was committed as it came")
     return told
 
 
-def keep_routed(
+def kept(
     routing: Routing, stream: str, parts: Mapping[str | None, Routed], order: int, start: float
 ) -> PackInput:
     """Write what was read of a source, by its partitions, and what has to be set aside."""
@@ -127,9 +132,17 @@ def keep_routed(
     aside = routing.set_aside(stream, rejected)
     seconds = time.perf_counter() - start
     reason = str(rejected[0]) if rejected else None
+    return PackInput(file, order, stream, len(rejected), aside, seconds, reason)
+
+
+def keep_routed(
+    routing: Routing, stream: str, parts: Mapping[str | None, Routed], order: int, start: float
+) -> PackInput:
+    """The same in a task of Spark, which may be asked for much before it ends."""
+    made = kept(routing, stream, parts, order, start)
     hush_broken_pipes()
     spare_the_collector()
-    return PackInput(file, order, stream, len(rejected), aside, seconds, reason)
+    return made
 
 
 def _opened(path: str) -> tuple[pa.fs.FileSystem, str]:

@@ -53,7 +53,8 @@ from place.runtime.spark.changes import changes_of
 from place.runtime.spark.checkpoints import Checkpoints
 from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, size_of
-from place.runtime.spark.inputs import AdvanceInput, EnclosedInput, FileInput
+from place.runtime.spark.inputs import AdvanceInput, BegunInput, EnclosedInput, FileInput
+from place.runtime.spark.late_queries import begun_inputs
 from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.pushed_ticks import take_files, take_singly
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
@@ -67,7 +68,6 @@ class SparkRuntime:
     """Queries on a Spark session. Without a home it keeps its files only while it is open."""
 
     name = "spark"
-    catches_up = False
     listener: Listener | None = None
 
     def __init__(
@@ -132,7 +132,7 @@ class SparkRuntime:
             self.pipeline.storage,
             last.ingest if last is not None else 0,
             self.pipeline.log.files,
-            lambda stream: stream in self.catalog.streams.values(),
+            lambda stream: self.catalog.has(stream),
             self.reached,
             self.pipeline.confirm,
             lambda told: self.pipeline.slicing.fill(self.catalog.streams.values(), told),
@@ -290,11 +290,19 @@ class SparkRuntime:
         """Make a tick of a version that is in the store; if that fails, take the version back."""
         before, self.catalog = self.catalog, catalog
         self.deliveries.forget_dropped()
+        begun: list[BegunInput] = []
         try:
-            manifest = self.tick(Entry(), seconds)
+            begun = begun_inputs(
+                *(self.archive, self.pipeline.storage, self.pipeline.matrix, before, catalog),
+                lambda query: self.pipeline.beginning(before, query.streams),
+                seconds,
+            )
+            manifest = self.tick(Entry(begun), seconds)
         except Exception:  # also what cannot be sent to tasks: it must not stop later ticks
             self.catalog = replace(before, version=catalog.version + 1)
             self._store.save(catalog, self.catalog)
+            for name in (name for each in begun for name in each.files):
+                self.pipeline.storage.remove(name)
             raise
         finally:
             self.deliveries.follow()
@@ -339,7 +347,7 @@ class SparkRuntime:
         """Readings and advances, durable when this returns, in this order; of one stream, if there
         is still that one, or of all."""
         with self.ingest.lock:
-            if stream is not None and stream not in self.catalog.streams.values():
+            if stream is not None and not self.catalog.has(stream):
                 raise ConfigurationError(f'stream "{stream.name}" does not exist')
             self.ingest.write_in_parts(told)
 
@@ -354,6 +362,10 @@ class SparkRuntime:
     def set_aside(self) -> list[str]:
         """The files of accepted readings of which no tick could be made."""
         return self.ingest.set_asides()
+
+    def past_faults(self) -> dict[str, str]:
+        """Why the past of streams cannot be read or written, by their names."""
+        return dict(self.repository.faults)
 
     def pump(self) -> Manifest | None:
         """One tick of what was accepted; None if nothing waits."""
@@ -388,10 +400,10 @@ class SparkRuntime:
         return self.pipeline.observe(self.catalog, query, current().seconds)
 
     def statistics(self, stream: str) -> dict[str, int]:
-        """Counts of a stream: objects, readings, late, bad."""
+        """Counts of a stream: objects, those of them on the disk, readings, late, bad."""
         name = self.catalog.streams[fold(stream)].name
         last = self.pipeline.last
-        blank = {"objects": 0, "readings": 0, "late": 0, "bad": 0}
+        blank = {"objects": 0, "on_disk": 0, "readings": 0, "late": 0, "bad": 0}
         return blank if last is None else {**blank, **last.totals.get(name, {})}
 
     def reason(self, stream: str) -> str | None:

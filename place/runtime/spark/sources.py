@@ -1,5 +1,5 @@
 """Where readings come from: files, Kafka, any streaming DataFrame. Each source is a Spark query of
-its own, whose batches are ticks.
+its own, whose batches are ticks; feeds have threads instead (`feeding.py`).
 
 Spark remembers what it has read in a checkpoint; the manifest of a tick remembers which batch of
 which query it was. A batch that Spark gives again is therefore known, and nothing is computed.
@@ -28,6 +28,7 @@ from place.runtime.durable.kafka import client_settings
 from place.runtime.durable.manifest import Mark
 from place.runtime.durable.storage import StorageFull, digest
 from place.runtime.durable.tick_pace import Budget, TickPace
+from place.runtime.feeds.feed import is_feed
 from place.runtime.intake.binary import binary_form
 from place.runtime.spark.batches import (
     Piece,
@@ -38,6 +39,7 @@ from place.runtime.spark.batches import (
     whole,
 )
 from place.runtime.spark.failure import failure_of
+from place.runtime.spark.feeding import Feeds
 from place.runtime.spark.inputs import StepsInput
 from place.runtime.spark.kafka_source import NAME as KAFKA
 from place.runtime.spark.kafka_source import SETTINGS, Allowance, KafkaReader, KafkaSource
@@ -100,6 +102,7 @@ class Sources:
         self._ending: list[threading.Thread] = []
         self._failures: dict[str, PlaceError] = {}
         self._checkpoints = runtime.checkpoints
+        self._feeds = Feeds(runtime)
 
     # Begin and end
 
@@ -114,6 +117,12 @@ class Sources:
         if self._trigger is not None:
             raise ConfigurationError("the sources are being read already", hint="stop them first")
         self._failures.clear()
+        for stream in self._runtime.catalog.streams.values():
+            if is_feed(stream):
+                raise ConfigurationError(
+                    f'the feed of stream "{stream.name}" has no end',
+                    hint="read it until you stop: session.start(), or place run without --once",
+                )
         self._trigger = {"availableNow": True}
         try:
             self.follow()
@@ -127,6 +136,7 @@ class Sources:
     def stop(self) -> None:
         """Stop reading; a tick that has begun is finished first."""
         self._trigger = None
+        self._feeds.stop()
         for name in list(self._running):
             self._stop(name)
         for ending in self._ending:
@@ -151,6 +161,8 @@ class Sources:
         if self._trigger is None:
             return
         streams = {stream.name: stream for stream in self._runtime.catalog.streams.values()}
+        feeds = {name: streams.pop(name) for name in list(streams) if is_feed(streams[name])}
+        self._feeds.follow(feeds)
         for name, running in list(self._running.items()):
             if streams.get(name) != running.stream:
                 self._stop(name)
@@ -165,6 +177,7 @@ class Sources:
 
     def check(self) -> None:
         """Raise what has ended a source."""
+        self._feeds.check()
         for error in list(self._failures.values()):
             raise error
         for running in list(self._running.values()):  # which other threads begin and end
@@ -174,7 +187,7 @@ class Sources:
 
     def is_waited_for(self) -> bool:
         """Has a source data that is not yet in a tick?"""
-        return any(
+        return self._feeds.is_waited_for() or any(
             running.query is not None and bool(running.query.status["isDataAvailable"])
             for running in list(self._running.values())
         )
@@ -303,7 +316,7 @@ class Sources:
             return Opened(self._attached[stream.name], whole(frame_entry(stream)), pace)
         source = stream.source
         assert source is not None
-        if source.kind == "FILES":
+        if source.kind in ("FILES", "NMEA"):
             return Opened(self._files(source), files_in_pieces(stream, pace), pace)
         if source.kind == "KAFKA":
             form, allowance = binary_form(stream, source), self._allowance(stream)

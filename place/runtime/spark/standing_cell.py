@@ -10,61 +10,67 @@ has saved last and the ticks since, and it takes these again.
 from __future__ import annotations
 
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 
 from place.engine.changes import Change, settle
-from place.engine.checkpoint import Checkpoint, load_worker, save_subjects, save_worker
+from place.engine.checkpoint import (
+    Checkpoint,
+    load_worker,
+    save_subjects,
+    save_whole,
+    save_worker,
+)
 from place.engine.exchange import Moved, Wants
 from place.engine.matrix import Place
 from place.engine.partial_answers import Found, PartialAnswer
-from place.engine.slices import Keys, Segment, Told
+from place.engine.slices import Keys
 from place.engine.worker import Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
-from place.model.reading import Advance
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.query import Query
-from place.runtime.durable.crash import CELL, point
-from place.runtime.durable.outbox import post, write_outbox
-from place.runtime.durable.pack import load_pack, read_pack, write_tables
+from place.runtime.durable.crash import ANSWER, CELL, point
+from place.runtime.durable.outbox import changes_of, post, read_outbox
+from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.run_files import RunFiles
 from place.runtime.durable.saving import Pace, Saving, first_whole
-from place.runtime.durable.slice_file import read_share, read_whole
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.told import told_in
 from place.runtime.intake.check import Rejected, last_late, late_readings
+from place.runtime.spark.answer_cell import AnswerCell, hand_over
 from place.runtime.spark.catalogs import Update, read_tables
+from place.runtime.spark.gathering import gather
 from place.runtime.spark.inputs import (
-    AdvanceInput,
-    EnclosedInput,
-    FileInput,
+    CONTENT,
+    BegunInput,
     FloorsInput,
     MovedInput,
-    PackInput,
-    StepsInput,
     TickInput,
 )
 from place.runtime.spark.parts import write_parts
 from place.runtime.spark.requests import (
     Answer,
+    Answered,
     Behind,
+    ByAnswerCell,
     CellResult,
+    HandOver,
     Job,
     Locate,
     Observe,
     Prepare,
     Probe,
     Probed,
+    Reach,
     Request,
     Restore,
     RunTick,
+    Settle,
     Tell,
 )
 from place.runtime.spark.route import Routing
@@ -83,6 +89,8 @@ class StandingCell:
         self._kept: tuple[str, Worker] | None = None
         """The worker, and the token of the state that it is in."""
         self._saving = Saving(storage, self.name, pace or Pace())
+        self._files = RunFiles(storage, self.name)
+        self._answers = AnswerCell(storage, self.name)
 
     @property
     def name(self) -> str:
@@ -100,6 +108,10 @@ class StandingCell:
             self._restore(request)
             return None
         job = request.job
+        if isinstance(request, Settle):
+            if is_first and request.since is not None:
+                point(ANSWER, job.tick, os.getpid())
+            return self._settle(job, request)
         worker = self._resume(job)
         if worker is None:
             return Behind()
@@ -113,8 +125,13 @@ class StandingCell:
             return self._tell_others(job, worker, request.wanted[self._place.column])
         if isinstance(request, Probe):
             return self._probe(job, worker, request)
+        if isinstance(request, HandOver):
+            return self._hand_over(job, worker, request)
         if isinstance(request, Locate):
             return self._locate(job, worker, request.stream)
+        if isinstance(request, Reach):
+            self._keep_as_it_was(job, worker)
+            return worker.beginning(request.streams)
         return self._observe(job, worker, request)
 
     def tend(self) -> None:
@@ -122,11 +139,12 @@ class StandingCell:
         if self._kept is not None and self._saving.is_due:
             token, worker = self._kept
             self._saving.take(worker, token)
+            self._files.turn()
 
     def state(self) -> Checkpoint:
-        """All that it has in memory."""
+        """All that it has, in memory and on the disk."""
         assert self._kept is not None
-        return save_worker(self._kept[1])
+        return save_whole(self._kept[1])
 
     def close(self) -> None:
         """Finish what is being saved."""
@@ -143,19 +161,22 @@ class StandingCell:
             tables = read_tables(self._storage, after)
             try:
                 with deadline.at_most(job.seconds):
-                    found += worker.become(after, tables, self._moved(inputs))
+                    moved, held = self._moved(inputs), self._held(inputs)
+                    found += worker.become(after, tables, moved, held)
             except OutOfTime:  # nothing that should be tried again; the worker is not kept
                 return replace(result, is_out_of_time=True)
         clock.lap("match")
-        told, rejected, keeping = _gather(routing, inputs, worker, result)
+        told, rejected, keeping = gather(routing, inputs, worker, result)
         clock.lap("route")
         found += worker.take(told)
         changes = [each for each in found if isinstance(each, Change)]
+        changes = self._with_past(inputs, after, changes)
         parts = [each for each in found if isinstance(each, PartialAnswer)]
         clock.lap("match")
         alone = self._place.matrix.rows * self._place.matrix.columns == 1
         settled = settle([change for change in changes if alone or change.is_settled])
-        unsettled = [] if alone else [change for change in changes if not change.is_settled]
+        shared: list[Found] = [] if alone else [c for c in changes if not c.is_settled]
+        shared += parts
         clock.lap("answer")
         # Each attempt of a cell has names of its own: one that was given up may still be writing.
         token = f"{job.token}-{uuid.uuid4().hex[:8]}"
@@ -163,12 +184,10 @@ class StandingCell:
         if settled:
             name = f"outbox/{token}-{result.cell}.arrow"
             result.outbox, result.enclosed = post(self._storage, name, settled, job.small)
-        if unsettled:
-            result.open = f"segments/{token}-{result.cell}-open.arrow"
-            write_outbox(self._storage, result.open, unsettled, lasts=False)
-        if parts:
-            result.parts = f"segments/{token}-{result.cell}-parts.arrow"
-            self._storage.write(result.parts, lambda out: write_parts(out, parts), lasts=False)
+        if shared:
+            result.handed = hand_over(
+                self._storage, self._place.matrix, f"{token}-{result.cell}", shared
+            )
         clock.lap("outbox")
         self._set_aside(routing, worker, rejected, result)
         _tell(worker, result)
@@ -177,6 +196,8 @@ class StandingCell:
         clock.lap("log")
         # This tick goes on from the one before, so that one, and all before it, are committed.
         result.saved = self._saving.finished()
+        if result.saved is not None:
+            self._files.passed()
         self._saving.driver = job.driver
         self._saving.pacing.count(told, sum(result.times.values()))
         self._keep(job.token, worker)
@@ -187,12 +208,13 @@ class StandingCell:
         self._kept = None
         saved, state = first_whole(self._storage, request.saved)
         self._saving.begin(0 if saved is None else saved.size)
+        self._files = RunFiles(self._storage, self.name)
         if saved is None:
-            worker = Worker(self._place, self._threads)
+            worker = Worker(self._place, self._threads, files=self._files)
         else:
-            catalog = self._catalogs[saved.catalog]
-            tables = read_tables(self._storage, catalog)
-            worker = load_worker(self._place, catalog, tables, state, self._threads)
+            worker = self._load(self._catalogs[saved.catalog], state)
+        others = [each.file for each in request.saved if each != saved]
+        self._files.sweep(worker.stored_files(), others)
         for each in request.ticks:
             if saved is not None and each.tick <= saved.tick:
                 continue
@@ -200,13 +222,17 @@ class StandingCell:
             catalog = self._catalogs[each.catalog]
             if worker.catalog.version != each.catalog:
                 tables = read_tables(self._storage, catalog)
-                worker.become(catalog, tables, self._moved(each.inputs))
+                worker.become(catalog, tables, self._moved(each.inputs), self._held(each.inputs))
             routing = Routing(self._storage, each.tick, "", catalog.streams)
-            told, _, _ = _gather(routing, each.inputs, worker, CellResult(self.name))
+            told, _, _ = gather(routing, each.inputs, worker, CellResult(self.name))
             worker.take(told)
             self._saving.pacing.count(told, time.perf_counter() - began)
         worker.trigger_counts()
         self._keep(request.at, worker)
+
+    def _load(self, catalog: Catalog, state: Checkpoint) -> Worker:
+        tables = read_tables(self._storage, catalog)
+        return load_worker(self._place, catalog, tables, state, self._threads, self._files)
 
     def _set_aside(
         self,
@@ -269,6 +295,33 @@ class StandingCell:
         states = [load_pack(self._storage, file).tables for file in files]
         return Moved(states, floors[0] if floors else {})
 
+    def _held(self, inputs: Sequence[TickInput]) -> dict[str, pa.Table | None]:
+        """What this cell has to hold of queries that begin in the past; None is nothing."""
+        found: dict[str, pa.Table | None] = {}
+        for item in inputs:
+            if isinstance(item, BegunInput):
+                file = item.held[self._place.number]
+                tables = {} if file is None else load_pack(self._storage, file).tables
+                found[item.query] = tables.get(CONTENT)
+        return found
+
+    def _with_past(
+        self, inputs: Sequence[TickInput], catalog: Catalog, changes: Sequence[Change]
+    ) -> list[Change]:
+        """Changes with what queries have told that begin in the past, of which the first cell
+        tells. It ends with their first answers, which other cells have a part in."""
+        begun = [item for item in inputs if isinstance(item, BegunInput)]
+        names = {item.query for item in begun}
+        found = [
+            change if names.isdisjoint(q.name for q in change.queries) else _loose(change)
+            for change in changes
+        ]
+        for item in begun:
+            if item.past is not None and not self._place.number:
+                for piece in read_outbox(self._storage, item.past):
+                    found += changes_of(piece, lambda name: catalog.queries[fold(name)])
+        return found
+
     def _probe(self, job: Job, worker: Worker, request: Probe) -> list[Probed] | None:
         """This cell's parts of the answers of queries; None if they take too long."""
         tables, most = read_tables(self._storage, worker.catalog), request.most
@@ -289,6 +342,32 @@ class StandingCell:
         self._keep_as_it_was(job, worker)
         return answers
 
+    def _hand_over(self, job: Job, worker: Worker, request: HandOver) -> ByAnswerCell:
+        """Hand over this cell's parts of whole answers to those who put them together."""
+        tables = read_tables(self._storage, worker.catalog)
+        moved = self._moved(request.moved)
+        parts: list[Found] = []
+        for query in request.queries:
+            for part in worker.probe(query, tables, moved):
+                if isinstance(part, PartialAnswer):
+                    parts.append(replace(part, queries=tuple(query for _ in part.queries)))
+        self._keep_as_it_was(job, worker)
+        token = f"{job.token}-{uuid.uuid4().hex[:8]}-{self.name}"
+        return hand_over(self._storage, self._place.matrix, token, parts)
+
+    def _settle(self, job: Job, request: Settle) -> Answered:
+        """Put together what cells have handed over to this one."""
+        before, after = (self._catalogs[v].queries for v in (job.before, job.after))
+
+        def named(name: str) -> Query:
+            return after.get(fold(name)) or before[fold(name)]
+
+        mine = request.handed.get(self._place.number, ())
+        if request.since is None:
+            self._answers.know(job.at, mine, named)
+            return Answered()
+        return self._answers.take(job, request.since, mine, named)
+
     def _locate(self, job: Job, worker: Worker, stream: str) -> str | None:
         """Write the objects of a stream to a file that is read at once, if this cell is the one of
         its row that tells of them."""
@@ -308,7 +387,7 @@ class StandingCell:
         parts: list[PartialAnswer] = []
         query = request.query
         if worker.catalog.queries.get(fold(query.name)) == query:
-            seen = worker.observed(query)
+            seen = Observed.together([worker.observed(query), self._answers.observed(query)])
         else:
             try:
                 with deadline.at_most(job.seconds):
@@ -325,7 +404,8 @@ class StandingCell:
         kept, self._kept = self._kept, None
         if job.at is None:
             self._saving.begin(0)
-            return Worker(self._place, self._threads)
+            self._files = RunFiles(self._storage, self.name)
+            return Worker(self._place, self._threads, files=self._files)
         return kept[1] if kept is not None and kept[0] == job.at else None
 
     def _keep_as_it_was(self, job: Job, worker: Worker) -> None:
@@ -334,10 +414,12 @@ class StandingCell:
 
     def _keep(self, token: str, worker: Worker) -> None:
         if worker.is_bloated():  # with only the texts in use it is smaller
-            catalog, state = worker.catalog, save_worker(worker)
-            tables = read_tables(self._storage, catalog)
-            worker = load_worker(self._place, catalog, tables, state, self._threads)
+            worker = self._load(worker.catalog, save_worker(worker))
         self._kept = token, worker
+
+
+def _loose(change: Change) -> Change:
+    return replace(change, is_settled=False)
 
 
 def _packed(parts: Sequence[PartialAnswer]) -> bytes | None:
@@ -349,77 +431,13 @@ def _packed(parts: Sequence[PartialAnswer]) -> bytes | None:
     return content
 
 
-class _Keeping(threading.Thread):
-    """Writes readings for the log, while they are taken."""
-
-    def __init__(self, routing: Routing, told: Segment, done: Callable[[str], object]) -> None:
-        super().__init__(daemon=True)
-        self._routing, self._told, self._done = routing, told, done
-        self._error: Exception | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._done(self._routing.keep([self._told]))
-        except Exception as error:  # told to whoever waits
-            self._error = error
-
-    def join(self, timeout: float | None = None) -> None:
-        super().join(timeout)
-        if self._error is not None:
-            raise self._error
-
-
-def _gather(
-    routing: Routing, inputs: Sequence[TickInput], worker: Worker, result: CellResult
-) -> tuple[list[Told], dict[str, list[Rejected]], list[_Keeping]]:
-    """The inputs in their order, what could not be read, and who writes what is in no segment."""
-    told: list[Told] = []
-    rejected: dict[str, list[Rejected]] = {}
-    keeping: list[_Keeping] = []
-    for place, item in enumerate(inputs):
-        if isinstance(item, FileInput):
-            routed = routing.read(item)
-            segment = Segment(item.stream, routed.segment)
-            told.append(segment)
-            keeping.append(_Keeping(routing, segment, partial(result.taken.__setitem__, place)))
-            rejected.setdefault(item.stream, []).extend(routed.rejected)
-        elif isinstance(item, PackInput):
-            some, read = _read(routing, item.file, worker)
-            told += some
-            result.read += read
-            result.quarantine += item.quarantine
-            result.times["route"] = max(result.times.get("route", 0.0), item.seconds)
-            if item.stream is not None:
-                result.bad[item.stream] = result.bad.get(item.stream, 0) + item.bad
-                if item.reason:
-                    result.reasons[item.stream] = item.reason
-        elif isinstance(item, EnclosedInput):
-            told += told_in(read_pack(pa.BufferReader(item.content)))
-            result.read += len(item.content)
-        elif isinstance(item, StepsInput):
-            told += routing.make(item)
-        elif isinstance(item, AdvanceInput):
-            told.append(Advance(item.time, item.stream))
-    result.rows = sum(item.table.num_rows for item in told if isinstance(item, Segment))
-    return told, rejected, keeping
-
-
-def _read(routing: Routing, file: str, worker: Worker) -> tuple[list[Told], int]:
-    """What a cell reads of a file of readings, and how many bytes that is."""
-    if worker.place.matrix.rows == 1:
-        told = read_whole(routing.storage, file)
-        return told, sum(item.table.nbytes for item in told if isinstance(item, Segment))
-    streams = {stream.name: stream for stream in routing.streams.values()}
-    return read_share(routing.storage, file, worker.share, streams, worker.catalog.version)
-
-
 def _tell(worker: Worker, result: CellResult) -> None:
     result.readings, result.late = dict(worker.readings), dict(worker.late)
     if worker.share.is_whole and worker.place.row:  # the first row has counted all
         result.readings = dict.fromkeys(result.readings, 0)
         result.late = dict.fromkeys(result.late, 0)
-    result.objects = {name: worker.objects(name) for name in worker.readings}
+    result.stored = {name: worker.stored(name, is_exact=False) for name in worker.readings}
+    result.objects = {name: worker.objects(name) + result.stored[name] for name in worker.readings}
     result.clocks, result.triggers = worker.clocks.times(), worker.trigger_counts()
     result.instants = {
         ",".join(sorted(streams)): line.instant for streams, line in worker.timelines.items()

@@ -108,6 +108,8 @@ class StandingCells:
         self._cells: dict[int, _Cell] = {}
         self._job: _Job | None = None
         self._epoch = self._number = 0
+        self.admitted = 0
+        """How many cells have connected so far; one that was lost comes again."""
         self._changed = threading.Condition()
         self._strangers = threading.BoundedSemaphore(STRANGERS)
         self._is_closing = False
@@ -151,6 +153,10 @@ class StandingCells:
             f"the tick failed: a cell was lost {ATTEMPTS} times: {(*lost, 'it has no state')[0]}",
             hint="the logs of Spark's executors say why; it may be their memory",
         )
+
+    def gather(self) -> None:
+        """Wait until all cells are connected."""
+        self._gathered()
 
     def _name(self, number: int) -> str:
         place = self._matrix.places()[number]
@@ -322,6 +328,7 @@ class StandingCells:
             if before is not None:  # Spark has given that task up
                 before.connection.close()
             self._cells[connection.cell] = _Cell(connection)
+            self.admitted += 1
             self._changed.notify_all()
 
     # Slots

@@ -15,7 +15,7 @@ from functools import partial
 from place.runtime.durable import manifest as manifests
 from place.runtime.durable.manifest import Manifest, Saved
 from place.runtime.durable.storage import Damaged, Storage, is_part
-from place.runtime.spark.inputs import MovedInput, PackInput, TickInput, input_of
+from place.runtime.spark.inputs import BegunInput, MovedInput, PackInput, TickInput, input_of
 
 AT_ONCE = 16
 """Manifests that are fetched at the same time from a store elsewhere."""
@@ -35,7 +35,10 @@ class LoggedTick:
     @property
     def files(self) -> list[str]:
         """The files of readings that it needs, beside its manifest."""
-        files = (item.file for item in self.inputs if isinstance(item, PackInput | MovedInput))
+        files = [item.file for item in self.inputs if isinstance(item, PackInput | MovedInput)]
+        for item in self.inputs:
+            if isinstance(item, BegunInput):
+                files += item.files
         return [file for file in files if not is_part(file)]
 
 

@@ -1,0 +1,1 @@
+"""Feeds: readings that come over a connection, from brokers, receivers and timetables."""

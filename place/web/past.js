@@ -1,0 +1,254 @@
+// The past on the map: a slider over what the archives have. Objects, the answers of queries and the
+// trail of the chosen object are shown as they were; live frames wait until one comes back.
+
+import { call, describeError } from "./api.js";
+import { byId } from "./dom.js";
+import { keyLiteral, quoteName, quoteText } from "./sql.js";
+
+const RANGES = 5000;
+const STEP = 500;
+const TRAIL = 3600e3;
+const OTHER = 255;
+const MOST_FOUND = 20;
+const METRES = 111195;
+
+// Milliseconds that are not before a time that may be written with microseconds.
+const notBefore = (text) => Date.parse(text) + (/\.\d{4,}/.test(text) ? 1 : 0);
+const textOf = (time) => new Date(time).toISOString().replace("T", " ").replace("Z", "");
+const askSql = (sql, at) => call("/sql", { method: "POST", body: at ? { sql, at } : { sql } });
+
+export class Past {
+  constructor(live, scene, say) {
+    Object.assign(this, { live, scene, say });
+    this.ranges = new Map();
+    this.slots = new Map();
+    this.time = null;
+    this.isPlaying = false;
+    byId("past-time").addEventListener("input", ({ target }) => this.go(Number(target.value)));
+    byId("past-rewind").addEventListener("click", () => this.go(this.begin));
+    byId("past-play").addEventListener("click", () => this.play(!this.isPlaying));
+    byId("past-live").addEventListener("click", () => this.leave());
+    live.on("about", () => this.look());
+    live.on("world", () => this.isOn && this.show());
+    live.on("marked", () => this.isOn && this.show());
+    live.on("chosen", () => this.isOn && this.show());
+    setInterval(() => this.look(), RANGES);
+    setInterval(() => this.isPlaying && this.step(), STEP);
+  }
+
+  get isOn() {
+    return this.live.past === this;
+  }
+
+  // From when to when the past of the drawn streams can be asked about.
+  async look() {
+    let found = [];
+    try {
+      found = await call("/past");
+    } catch {
+      return; // it is asked again
+    }
+    this.ranges = new Map(found.filter(({ begin }) => begin).map(({ stream, begin, end }) =>
+      [stream, [notBefore(begin), Date.parse(end)]]));
+    const drawn = this.live.drawnTracks().map(({ stream }) => this.ranges.get(stream.name))
+      .filter(Boolean);
+    byId("past").hidden = !drawn.length;
+    if (!drawn.length) return;
+    this.begin = Math.min(...drawn.map(([begin]) => begin));
+    this.end = Math.max(...drawn.map(([, end]) => end));
+    this.showBar();
+  }
+
+  showBar() {
+    const slider = byId("past-time");
+    const time = this.time ?? this.end;
+    slider.min = this.begin;
+    slider.max = this.end;
+    slider.value = time;
+    slider.setAttribute("aria-valuetext", textOf(time));
+    byId("past-now").textContent = this.isOn ? textOf(time).slice(0, 19) : "now";
+    byId("past-live").disabled = !this.isOn;
+    const play = byId("past-play");
+    play.textContent = this.isPlaying ? "Pause" : "Play";
+    play.setAttribute("aria-pressed", String(this.isPlaying));
+  }
+
+  go(time) {
+    this.time = Math.max(this.begin, Math.min(this.end, time));
+    this.showBar();
+    if (this.isOn) {
+      this.show();
+      return;
+    }
+    this.live.past = this;
+    this.live.tell("past", this.time);
+    this.live.choose(this.live.world.space, false); // slots are others from here on; it shows them
+    this.showBar();
+  }
+
+  play(isPlaying) {
+    this.isPlaying = isPlaying;
+    if (isPlaying && (!this.isOn || this.time >= this.end)) this.go(this.begin);
+    this.showBar();
+  }
+
+  step() {
+    if (this.isBusy) return;
+    this.go(this.time + STEP * Number(byId("past-speed").value));
+    if (this.time >= this.end) this.play(false);
+  }
+
+  async leave() {
+    this.isPlaying = false;
+    this.time = null;
+    this.live.past = null;
+    this.live.tell("past", null);
+    this.showBar();
+    await this.live.reload();
+  }
+
+  // Show the time that was asked for last; what is asked meanwhile is shown when this is done.
+  async show() {
+    this.isDue = true;
+    if (this.isBusy) return;
+    this.isBusy = true;
+    try {
+      while (this.isDue && this.isOn) {
+        this.isDue = false;
+        const { time } = this;
+        for (const track of this.live.drawnTracks()) await this.showObjects(track.stream, time);
+        await this.showAnswers(time);
+        await this.showTrail(time);
+      }
+    } catch (error) {
+      this.isPlaying = false;
+      this.showBar();
+      this.say(describeError(error), true);
+    } finally {
+      this.isBusy = false;
+    }
+  }
+
+  covers(name, time) {
+    const [begin, end] = this.ranges.get(name) ?? [];
+    return begin !== undefined && begin <= time && time <= end;
+  }
+
+  async showObjects(stream, time) {
+    const { index, key_column: key, class_column: kind, classes } = stream;
+    let rows = [];
+    if (key && this.covers(stream.name, time)) {
+      const columns = [quoteName(key), "x", "y", ...(kind ? [quoteName(kind)] : [])];
+      const sql = `SELECT ${columns.join(", ")} FROM ${quoteName(stream.name)}`;
+      rows = (await askSql(sql, textOf(time))).rows;
+    }
+    if (!this.isOn) return;
+    if (!this.slots.has(index)) this.slots.set(index, new Map());
+    const known = this.slots.get(index);
+    const frame = { stream: index, tick: 0, instant: time, count: rows.length,
+      slots: new Uint32Array(rows.length), places: new Float32Array(2 * rows.length),
+      classes: new Uint8Array(rows.length) };
+    rows.forEach(([name, x, y, value], i) => {
+      const text = String(name);
+      if (!known.has(text)) known.set(text, known.size);
+      frame.slots[i] = known.get(text);
+      frame.places.set([x, y], 2 * i);
+      const code = kind ? classes.indexOf(value) : -1;
+      frame.classes[i] = code < 0 ? OTHER : code;
+    });
+    this.placeFocals(stream);
+    this.live.takeFrame(frame);
+  }
+
+  // Where the objects were that lead queries.
+  placeFocals(stream) {
+    for (const query of this.live.queries.values()) {
+      if (query.focal?.stream !== stream.name) continue;
+      const slot = this.slotOf(stream.index, query.focal.key);
+      this.live.focals.set(query.name, [stream.index, slot ?? null]);
+    }
+    this.live.tell("focals", this.live.focals);
+  }
+
+  slotOf(index, key) {
+    return this.slots.get(index)?.get(String(key));
+  }
+
+  // The answers of the queries that are shown, as they were.
+  async showAnswers(time) {
+    for (const { name } of this.live.marked) {
+      const query = this.live.queries.get(name);
+      const isKept = query && query.kind !== "trigger"
+        && query.streams.every((stream) => this.covers(stream, time));
+      const rows = isKept ? (await askSql(
+        `SELECT * FROM QUERY ${quoteName(name)} AS OF ${quoteText(textOf(time))}`)).rows : [];
+      if (!this.isOn) return;
+      const slots = {};
+      for (const { stream, column } of query?.keys ?? []) {
+        const index = this.live.streamOf(stream)?.index;
+        slots[index] = rows.map((row) => this.slotOf(index, row[column]))
+          .filter((slot) => slot !== undefined);
+      }
+      this.live.answers.set(name, slots);
+      this.live.sizes.set(name, rows.length);
+    }
+    this.live.remark();
+    this.live.tell("answer", null);
+    this.live.tell("sizes", this.live.sizes);
+  }
+
+  // Where the chosen object came from, as the archive knows it.
+  async showTrail(time) {
+    const { chosen } = this.scene;
+    const stream = chosen && this.live.tracks.get(chosen.stream)?.stream;
+    if (!stream || !this.covers(stream.name, time)) return;
+    const begin = Math.max(this.ranges.get(stream.name)[0], time - TRAIL);
+    const key = quoteName(stream.key_column);
+    const { rows } = await askSql(`SELECT TRAJECTORY(${key}, ${this.tolerance()})
+      FROM ${quoteName(stream.name)} BETWEEN ${quoteText(textOf(begin))}
+      AND ${quoteText(textOf(time))} WHERE ${key} = ${keyLiteral(stream, chosen.key)}`);
+    if (!this.isOn || this.scene.chosen !== chosen) return;
+    const { world } = this.live;
+    const points = rows.flatMap(([, x, y]) => {
+      const [mx, my] = world.toMercator(x, y);
+      return [mx - world.origin[0], my - world.origin[1]];
+    });
+    this.scene.trails.keep(chosen, points);
+  }
+
+  // About a pixel of the map, in the lengths of its world.
+  tolerance() {
+    const wide = this.scene.where()[2] / this.scene.map.getContainer().clientWidth;
+    return Math.max(0, this.live.world.isPlanar ? wide : wide * METRES).toFixed(6);
+  }
+
+  // What the server answers of live objects, of those of then.
+  async answer(message) {
+    const stream = this.live.streams.find(({ index, name }) =>
+      index === message.stream || name === message.stream);
+    if (message.type === "identify") return this.identify(stream, message.slot);
+    if (message.type === "locate") {
+      return { index: stream?.index, slot: this.slotOf(stream?.index, message.key) ?? null };
+    }
+    const wanted = message.text.toLowerCase();
+    const objects = [...this.slots].flatMap(([index, known]) => [...known.keys()]
+      .filter((key) => key.toLowerCase().includes(wanted) && this.lives(index, key))
+      .map((key) => ({ stream: index, key, slot: known.get(key) })));
+    objects.sort((a, b) => a.key.length - b.key.length);
+    return { objects: objects.slice(0, MOST_FOUND) };
+  }
+
+  lives(index, key) {
+    return Boolean(this.live.tracks.get(index)?.lives(this.slotOf(index, key)));
+  }
+
+  async identify(stream, slot) {
+    const [key] = [...(this.slots.get(stream.index) ?? [])].find(([, each]) => each === slot) ?? [];
+    if (key === undefined) return null;
+    const found = await askSql(`SELECT * FROM ${quoteName(stream.name)}
+      WHERE ${quoteName(stream.key_column)} = ${keyLiteral(stream, key)}`, textOf(this.time));
+    if (!found.rows.length) return null;
+    const row = Object.fromEntries(found.columns.map((name, i) => [name, found.rows[0][i]]));
+    return { key: row[stream.key_column], row };
+  }
+}

@@ -1,0 +1,205 @@
+"""The past over HTTP: the same answers as in the process, as GeoJSON, and when it is damaged."""
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+import place
+from place.cli import main
+from place.client import Client, ServerError
+from place.errors import PlaceError, StatementError
+from place.operate.status import read_status
+from place.runtime.repository.repository import Pace
+from tests.harness.browser import Page, browsing, needs_browser
+from tests.harness.pipeline import runtime_of
+from tests.harness.server import Running, serving, wait_for
+
+SETUP = """
+CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, type STRING)
+  WITH (archive = 'all', bounds = '0 0 60 60');
+CREATE STREAM Bikes (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP);
+REGISTER QUERY near AS SELECT id FROM Cars INSIDE (0, 0, 5)
+"""
+BEGIN = datetime(2026, 1, 1, 14, tzinfo=UTC)
+
+
+def moment(seconds: float) -> str:
+    return f"{BEGIN + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with serving(tmp_path_factory.mktemp("past") / "home", SETUP, idle=0) as running:
+        for second, x in ((0, 1), (10, 2), (20, 2.5), (30, 50)):
+            running.push(
+                "Cars", [[7, x, 1, moment(second), "cab"], [8, 20, x, moment(second), "bus"]]
+            )
+        running.http.post("/advance", params={"time": moment(40)}).raise_for_status()
+        wait_for(lambda: running.http.get("/past").json()[0]["end"] >= "2026-01-01T14:00:40")
+        yield running
+
+
+@pytest.fixture
+def client(served: Running) -> Iterator[Client]:
+    with place.connect(served.url, token=None) as found:
+        yield found
+
+
+def test_a_client_of_the_past_is_as_a_session_of_it(served: Running, client: Client) -> None:
+    for at in (moment(15), BEGIN + timedelta(seconds=15), "2026-01-01T14:00:15Z"):
+        then, here = client.at(at), served.session.at(at)
+        for select in ("SELECT id, x FROM Cars", "SELECT id FROM Cars INSIDE (0, 0, 5)"):
+            assert then.sql(select).rows == here.sql(select).rows
+        assert then.answer("near") == here.answer("near") == [(7,)]
+    assert client.at(moment(35)).answer("near") == []
+    assert "read of the past" in str(client.at(moment(15)).sql("EXPLAIN SELECT id FROM Cars").rows)
+    with pytest.raises(StatementError, match="can only be read"):
+        client.at(moment(15)).sql("DROP QUERY near")
+    with pytest.raises(StatementError, match="is before the past of Cars"):
+        client.at("2020-01-01").sql("SELECT id FROM Cars")
+    with pytest.raises(StatementError, match="of another time"):
+        client.at(moment(15)).sql(f"SELECT id FROM Cars AS OF '{moment(1)}'")
+    with pytest.raises(PlaceError):
+        client.at("yesterday").sql("SELECT id FROM Cars")
+    with pytest.raises((StatementError, ServerError)):
+        client.at("it's").answer("near")
+
+
+def test_trajectories_as_geojson(served: Running, client: Client) -> None:
+    between = f"FROM Cars BETWEEN '{moment(0)}' AND '{moment(40)}' WHERE id = 7"
+    select = f"SELECT TRAJECTORY(id) {between}"
+    reply = served.http.post("/sql", params={"format": "geojson"}, json={"sql": select})
+    assert reply.headers["content-type"] == "application/geo+json"
+    (line,) = reply.json()["features"]
+    assert line["geometry"] == {
+        "type": "LineString",
+        "coordinates": [[1.0, 1.0], [2.0, 1.0], [2.5, 1.0], [50.0, 1.0]],
+    }
+    assert line["properties"]["id"] == 7
+    assert line["properties"]["times"][1] == "2026-01-01T14:00:10Z"
+    assert client.sql(select).to_geojson() == reply.json()
+    assert client.sql(f"SELECT id, LENGTH(TRAJECTORY(id)) {between}").rows == ((7, 49.0),)
+    body = {"sql": "SELECT id, x, y FROM Cars WHERE id = 7", "at": moment(12)}
+    (point,) = served.http.post("/sql?format=geojson", json=body).json()["features"]
+    assert point["geometry"] == {"type": "Point", "coordinates": [2.0, 1.0]}
+    wrong = served.http.post("/sql?format=geojson", json={"sql": "SHOW STREAMS"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "no_position")
+    assert served.http.post("/sql?format=svg", json={"sql": select}).status_code == 422
+
+
+def test_which_times_can_be_asked_about(served: Running) -> None:
+    (past,) = served.http.get("/past").json()
+    assert (past["stream"], past["begin"], past["fault"]) == ("Cars", "2026-01-01T14:00:00Z", None)
+    assert past["end"].startswith("2026-01-01T14:00:40")
+
+
+def test_spark_reads_the_files_of_the_table(served: Running) -> None:
+    runtime = runtime_of(served.session)
+    runtime.repository.catch_up()
+    runtime.repository.archive()
+    (table,) = (runtime.directory / "repository" / "Cars").iterdir()
+    files = DeltaTable(table).file_uris()
+    cars = runtime.spark.read.parquet(*files).where("snapshot IS NULL")
+    assert cars.count() == 8
+    rows = cars.where("id = 7").orderBy("ts").select("x").collect()
+    assert [row.x for row in rows] == [1.0, 2.0, 2.5, 50.0]
+
+
+@needs_browser
+def test_the_slider_shows_the_map_as_it_was(served: Running) -> None:
+    with browsing() as browser:
+        context = browser.new_context(viewport={"width": 1180, "height": 760})
+        page = Page(context.new_page(), served.url)
+        page.open("operator")
+        page.until("!document.querySelector('#past').hidden")
+        page.until("place.live.queries.has('near')")
+        page.evaluate("place.live.highlight([{ name: 'near', mark: 1 }])")
+        slide(page, 15)
+        page.until(f"{PLACES} === '2,1;20,2'")
+        page.until(f"{MARKED} === 1")
+        assert page.evaluate("document.querySelector('#connection').textContent") == "past"
+        assert page.page.text_content("#past-now") == moment(15)
+        page.until("place.live.sizes.get('near') === 1")
+        slide(page, 35)
+        page.until(f"{PLACES} === '20,50;50,1'")
+        page.until(f"{MARKED} === 0")
+        # The chosen object has what it said then, and the way that the archive knows.
+        page.evaluate("place.objects.chooseKey('Cars', 7)")
+        page.until("document.querySelector('#card').textContent.includes('50')")
+        page.until(f"{TRAIL} >= 2")
+        # To the beginning, and on at speed until the end.
+        page.page.click("#past-rewind")
+        page.until(f"{PLACES} === '1,1;20,1'")
+        page.page.select_option("#past-speed", "10")
+        page.page.click("#past-play")
+        page.until("place.past.time > place.past.begin")
+        page.page.click("#past-play")
+        assert page.evaluate("place.past.isPlaying") is False
+        page.page.select_option("#past-speed", "60")
+        page.page.click("#past-play")
+        page.until(f"!place.past.isPlaying && {PLACES} === '20,50;50,1'")
+        page.page.click("#past-live")
+        page.until("!place.live.past && [...place.live.tracks.values()].some(t => t.tick > 0)")
+        assert page.page.is_disabled("#past-live")
+        assert page.wrong == []
+        context.close()
+
+
+PLACES = """(() => {
+  const track = [...place.live.tracks.values()].find((each) => each.count);
+  return track ? [...track.slots].map((slot) => place.scene.placeOf(track.path(slot).subarray(2))
+    .map(Math.round).join()).sort().join(";") : "";
+})()"""
+"""Where the objects on the map are."""
+MARKED = "[...place.live.tracks.values()].flatMap(t => [...t.marks]).filter(mark => mark).length"
+TRAIL = """((place.scene.trails.kept.get(place.scene.chosen?.stream)
+  ?.get(place.scene.chosen?.slot)?.points.length ?? 0) / 2)"""
+
+
+def slide(page: Page, seconds: int) -> None:
+    at = (BEGIN + timedelta(seconds=seconds)).timestamp() * 1000
+    page.evaluate(
+        """(at) => {
+          const slider = document.querySelector("#past-time");
+          slider.value = at;
+          slider.dispatchEvent(new Event("input"));
+        }""",
+        at,
+    )
+
+
+def test_a_repository_that_vanishes_stops_no_live_query(
+    served: Running, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runtime = runtime_of(served.session)
+    home: Path = runtime.directory
+    runtime.repository.pace = Pace(seconds=0.1, retry=0.1)
+    assert served.http.get("/health").json()["status"] == "ok"
+    assert read_status(home)["past_faults"] == {}
+    wait_for(lambda: (home / "repository").exists())
+    shutil.rmtree(home / "repository")
+    served.push("Cars", [[9, 1, 1, moment(41), "cab"]])
+    served.http.post("/advance", params={"time": moment(42)}).raise_for_status()
+    wait_for(lambda: [9] in served.answer("near"))
+    found = wait_for(lambda: _degraded(served))
+    assert (found["status"], found["past_faults"]) == ("degraded", 1)
+    (past,) = served.http.get("/past").json()
+    assert "Cars" in past["stream"]
+    assert past["fault"]
+    with pytest.raises(PlaceError, match="past"):
+        client.at(moment(15)).sql("SELECT id FROM Cars")
+    served.push("Cars", [[10, 1, 1, moment(43), "cab"]])
+    served.http.post("/advance", params={"time": moment(44)}).raise_for_status()
+    wait_for(lambda: [10] in served.answer("near"))
+    wait_for(lambda: "Cars" in read_status(home)["past_faults"])
+    said = "the past of Cars cannot be asked about"
+    wait_for(lambda: main(["status", "--home", str(home)]) or said in capsys.readouterr().out)
+
+
+def _degraded(served: Running) -> dict[str, object] | None:
+    found: dict[str, object] = served.http.get("/health").json()
+    return found if found["status"] == "degraded" else None
