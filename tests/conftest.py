@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from place.runtime.spark import session
+from tests.harness.examples import SEARCHES
 from tests.harness.object_store import SECRET, Bucket, serving
 from tests.harness.route import Folder
 from tests.harness.town import Town, founded
@@ -19,6 +21,12 @@ os.environ.setdefault(
     "PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIFE}' pyspark-shell"
 )
 os.environ |= {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": SECRET}
+
+# `make test` draws the same examples in each run: what it says depends on the change that it is
+# asked about, and on nothing else. `make test-all` draws others each time.
+settings.register_profile("the same in each run", derandomize=True, database=None)
+if not SEARCHES:
+    settings.load_profile("the same in each run")
 
 LONGEST = (
     *("killed", "scripts", "local", "web_objects", "web", "map_alerts", "spark_scripts"),

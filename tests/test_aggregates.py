@@ -23,6 +23,7 @@ from place.model import schema
 from place.model.types import Row, Type
 from place.plan.evaluate import aggregate, evaluate
 from place.plan.expression import Aggregate, Call, Column, Compare, Constant, Expression, Or
+from tests.harness.examples import examples
 from tests.harness.flows import (
     COLUMNS,
     Answer,
@@ -94,7 +95,7 @@ def group(
     return Group(groups, tuple(aggregates), None, 2, Parameters((), dictionary), dictionary)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     histories(),
     st.sampled_from(GROUPS),

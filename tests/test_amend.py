@@ -22,6 +22,7 @@ from place.model.reading import Advance, Input, Reading
 from place.operate.amend import amend_home
 from place.operate.history import read_history
 from place.runtime.repository import stream_archive
+from tests.harness.examples import examples
 from tests.test_repository import (
     COLUMNS,
     SECOND,
@@ -33,7 +34,7 @@ from tests.test_repository import (
     stream_of,
 )
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "20"))
+EXAMPLES = examples(8)
 READING = st.tuples(
     st.integers(1, 4),
     st.integers(-60, 20),  # seconds since the latest reading: most of those before it are late

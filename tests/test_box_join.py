@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from place.kernels import box_clusters, box_join, box_pairs
 from place.kernels.box_choice import METHODS
 from place.kernels.box_join import BoxIndex, BoxPairs, join_boxes
+from tests.harness.examples import examples
 
 Floats = NDArray[np.float64]
 World = tuple[Floats, Floats, Floats]
@@ -193,7 +194,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @given(worlds(), st.sampled_from(WAYS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_random_worlds(world: World, way: str | None) -> None:
     check(join_boxes(*world, way), *world)
     assert box_join.METHODS == METHODS

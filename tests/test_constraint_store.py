@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -18,8 +17,9 @@ from place.engine.constraint_graphs import Graph
 from place.kernels.constraint_tables import LOOSE, NEVER, NO_INDEX, TIGHT, UNBOUNDED, UNKNOWN
 from place.model.space import Space, distance
 from tests.harness.constraints import Event, Feed, Told, all_matches, ceiling, held_by_model
+from tests.harness.examples import examples
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "100"))
+EXAMPLES = examples(25)
 STRATEGIES = (LOOSE, TIGHT, NO_INDEX)
 FEATURES = 2
 PLACES = (0.0, 0.0, 1.0, 2.0, 4.0, -1.0)

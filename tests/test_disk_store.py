@@ -27,6 +27,7 @@ from place.runtime.durable.saving import Pace
 from place.runtime.local import LocalRuntime
 from place.runtime.tables import TableLoader
 from place.session import Session
+from tests.harness.examples import examples
 
 SECOND = 1_000_000
 STORED = "retain = 'cache', store = 'every reading', flush = '2 seconds'"
@@ -64,7 +65,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(10))
 @given(steps=st.lists(STEPS, max_size=30), is_text=st.booleans())
 def test_a_store_has_what_a_dictionary_would_have(steps: list[tuple], is_text: bool) -> None:  # type: ignore[type-arg]
     stream = stream_of(Type.STRING if is_text else Type.BIGINT)

@@ -4,17 +4,17 @@ sends what the reference sends, which knows nothing of a disk.
 Runs, blocks and what waits for them are so small here that a handful of objects fills several.
 """
 
-import os
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from place.engine import stored_objects, stored_run
+from tests.harness.examples import examples
 from tests.harness.scene import run
 from tests.test_language_search import scripts
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "30"))
+EXAMPLES = examples(8)
 
 STORED = ["retain = 'cache'", "store = 'every reading'", "flush = '2 seconds'"]
 FAST = ["retain = 'cache'", "max_speed = 1000000000", "report_every = '1 second'"]

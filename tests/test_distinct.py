@@ -15,6 +15,7 @@ from place.engine.operators.contract import Span
 from place.engine.operators.distinct import Distinct
 from place.model import schema
 from place.model.types import Row, Type
+from tests.harness.examples import examples
 from tests.harness.flows import Answer, History, check, flow_of, histories, listed
 
 
@@ -22,7 +23,7 @@ def different(there: Counter[tuple[int, Row]], marked: Counter[int]) -> Answer:
     return Counter((query, repr(row)) for (query, row), count in there.items() if count > 0)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None)
 @given(histories(), st.sampled_from([0, multiset.SPARE]))
 def test_distinct_of_any_history(drawn: tuple[History, set[int]], spare: int) -> None:
     dictionary = Dictionary()
@@ -66,7 +67,7 @@ def test_distinct_of_a_million_signed_rows() -> None:
 # Sums of changes
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(80), deadline=None)
 @given(histories())
 def test_consolidated_rows_are_different_and_have_weight(
     drawn: tuple[History, set[int]],

@@ -15,6 +15,7 @@ from place.plan.query import Source
 from place.session import connect
 from place.sql.dialect import parse_one
 from place.sql.statements import Select
+from tests.harness.examples import examples
 
 SETUP = (
     "CREATE TABLE t (a BIGINT, b BIGINT, c DOUBLE, s STRING, u STRING, p BOOLEAN)"
@@ -96,13 +97,13 @@ def theirs(expression: str, row: tuple[Any, ...]) -> Any:
     ).fetchone()[0]  # type: ignore[index]
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(conditions, rows)
 def test_conditions(condition: str, row: tuple[Any, ...]) -> None:
     assert ours(condition, row) is theirs(condition, row)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(quantities, rows)
 def test_arithmetic(quantity: str, row: tuple[Any, ...]) -> None:
     mine, other = ours(quantity, row), theirs(quantity, row)

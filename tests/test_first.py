@@ -19,6 +19,7 @@ from place.engine.operators.contract import NEVER, Span
 from place.engine.operators.first import First
 from place.model.schema import Column
 from place.model.types import Row, Type
+from tests.harness.examples import examples
 
 LEFT = (Column("key", Type.STRING), Column("x", Type.DOUBLE))
 RIGHT = (Column("n", Type.BIGINT),)
@@ -159,7 +160,7 @@ def histories(draw: st.DrawFn) -> tuple[list[list[Change]], bool, Type]:
     return history, latest, key
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     histories(),
     st.sets(st.integers(0, 8)),

@@ -15,6 +15,7 @@ from place.runtime.durable.positions import Positions
 from place.server.frames import HEADER, MOST_CLASSES, OTHER, REST, Classes, Layer, Slots
 from place.server.live import roads_of
 from place.server.queries import key_places
+from tests.harness.examples import examples
 
 
 def stream_of(sql: str) -> Stream:
@@ -89,7 +90,7 @@ def test_a_slot_rests_before_it_is_another_objects(kind: pa.DataType) -> None:
     assert slots.number(keys(3, 4, 5, 6, 7), now=10 + REST).tolist() == [2, 3, 0, 1, 4]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.sets(st.integers(0, 12)), max_size=12), st.sampled_from([1.0, 25.0]))
 def test_slots_are_unique_and_stay(frames: list[set[int]], pace: float) -> None:
     slots, held = Slots(), dict[int, int]()

@@ -1,7 +1,6 @@
 """Functions are worth what DuckDB's functions of the same names are worth, on random values."""
 
 import math
-import os
 from datetime import datetime
 from typing import Any
 
@@ -20,8 +19,9 @@ from place.plan.query import Source
 from place.session import connect
 from place.sql.dialect import parse_one
 from place.sql.statements import Select
+from tests.harness.examples import examples
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "150"))
+EXAMPLES = examples(100)
 KINDS = ("a BIGINT", "b BIGINT", "c DOUBLE", "d DOUBLE", "s STRING", "u STRING", "p BOOLEAN")
 session = connect()
 session.sql(
@@ -95,7 +95,7 @@ def theirs(expression: str, row: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("form", EACH)
 def test_as_duckdb(form: str) -> None:
-    @settings(max_examples=max(EXAMPLES // 10, 15), deadline=None, derandomize=True)
+    @settings(max_examples=max(EXAMPLES // 10, 10), deadline=None)
     @given(rows)
     def same(row: tuple[Any, ...]) -> None:
         mine, other = ours(form, row), theirs(form, row)

@@ -10,13 +10,15 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from tests.harness.examples import examples
 from tests.harness.scene import HAPPENINGS, Scene, run, unreached
 from tests.harness.search import TableSpec, World, numbers, region, shape
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "100"))
+EXAMPLES = examples(100)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 
@@ -385,7 +387,7 @@ def test_local_agrees_with_the_reference(text: str, cells: str, batching: str) -
 
 
 @settings(
-    max_examples=EXAMPLES // 2,
+    max_examples=EXAMPLES // 4,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -423,5 +425,6 @@ FEATURES = [
 ]
 
 
+@pytest.mark.long
 def test_the_search_reaches_every_feature() -> None:
     assert unreached(scripts(), FEATURES) == []

@@ -185,6 +185,7 @@ def test_partitions_come_and_messages_go(kafka: Broker, tmp_path: Path) -> None:
             session.drain()
 
 
+@pytest.mark.long
 def test_messages_in_avro_are_read_in_the_pace_that_was_asked(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ Windows of all kinds, beside tables and other streams, with and without EMIT ARR
 a script, so that it can be committed as it is.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 from place.script.blocks import parse_script
 from place.script.command import opener
 from place.script.runner import Batching, ScriptRunner
+from tests.harness.examples import examples
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "100"))
+EXAMPLES = examples(45)
 
 CREATED = """
 CREATE TABLE Kinds (kind STRING, weight BIGINT) AS VALUES ('a', 1), ('b', 2), ('b', 3), (NULL, 4);

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from place.errors import StatementError
 from place.session import Session, connect
+from tests.harness.examples import examples
 
 SETUP = """
 CREATE STREAM MovingObjects (ObjectID BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, type STRING,
@@ -105,9 +106,7 @@ def test_the_valid_statements_are_valid() -> None:
             fresh().run(statement)
 
 
-@settings(
-    max_examples=1200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
 def test_random_tokens(text: str) -> None:
     check(SHARED, text)
@@ -139,9 +138,7 @@ def mutated(draw: st.DrawFn) -> str:
     return statement
 
 
-@settings(
-    max_examples=1200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mutated())
 def test_mutated_statements(text: str) -> None:
     global SHARED

@@ -11,10 +11,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from place.kernels import bulk
+from tests.harness.examples import examples
 from tests.harness.scene import HAPPENINGS, Scene, run, unreached
 from tests.harness.search import (
     LAYOUTS,
@@ -30,7 +32,7 @@ from tests.harness.search import (
     streams,
 )
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "50"))
+EXAMPLES = examples(40)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 
@@ -407,5 +409,6 @@ FEATURES = [
 ]
 
 
+@pytest.mark.long
 def test_the_search_reaches_every_feature() -> None:
     assert unreached(scripts(), FEATURES) == []

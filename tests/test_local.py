@@ -29,7 +29,7 @@ SCRIPTS = find_scripts([Path(__file__).parent / "scripts"])
 BATCHINGS = ("one", "random:2")
 
 
-@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS, every=2)))
+@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS, every=4)))
 def test_a_worker_goes_on_from_its_arrow_tables(
     path: Path, batching: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +278,7 @@ def joins_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("joins_only")
-@pytest.mark.parametrize(("path", "cells"), list(in_turns(SCRIPTS, ("1x2", "2x1"), every=4)))
+@pytest.mark.parametrize(("path", "cells"), list(in_turns(SCRIPTS, ("1x2", "2x1"), every=8)))
 def test_scripts_by_the_joins_of_large_work(path: Path, cells: str) -> None:
     ScriptRunner(read_script(path), opener("local", cells), Batching.parse("each")).run()
 

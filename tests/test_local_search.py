@@ -3,7 +3,6 @@
 What fails is a script, so that it can be committed as it is.
 """
 
-import os
 from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import patch
@@ -16,9 +15,10 @@ from place.kernels import bulk
 from place.script.blocks import parse_script
 from place.script.command import opener
 from place.script.runner import Batching, ScriptRunner
+from tests.harness.examples import examples
 from tests.harness.search import World, fences, inside, reading, region, stations, streams
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "100"))
+EXAMPLES = examples(50)
 
 CONDITIONS = [
     "type = 'Car'",

@@ -4,7 +4,6 @@ The kernel is right if its answers, their measures to the last bit and the chang
 those of the model's own measure, whatever the places, the flags and the history.
 """
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +17,7 @@ from place.kernels import nearest, nested_grid
 from place.kernels.nearest import Nearby, NearestMatcher
 from place.kernels.order import Pool
 from place.model.space import Space, measure
+from tests.harness.examples import examples
 
 Floats = NDArray[np.float64]
 Chance = np.random.Generator
@@ -298,7 +298,7 @@ QUERIES = st.dictionaries(
 )
 
 
-@settings(max_examples=int(os.environ.get("PLACE_EXAMPLES", "100")), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(POINTS, QUERIES), min_size=1, max_size=8), st.booleans())
 def test_any_history_of_few_places(
     history: list[

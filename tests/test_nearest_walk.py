@@ -4,7 +4,6 @@ The kernel is right if its answers, their measures to the last bit and what it t
 are those of all points sorted anew, and those of a matcher that is called step by step.
 """
 
-import os
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,6 +16,7 @@ from place.kernels.arrays import Bools, Floats, Ints, Longs
 from place.kernels.inside import unit_vectors
 from place.kernels.nearest import NearestMatcher
 from place.kernels.nearest_walk import FEW, LINK_COST, ROOM, Walked, walk_nearest
+from tests.harness.examples import examples
 from tests.test_nearest import (
     PLANAR,
     SPHERE,
@@ -431,7 +431,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=int(os.environ.get("PLACE_EXAMPLES", "100")), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(PLACES, min_size=7, max_size=7),
     st.lists(st.tuples(PLACES, st.integers(-1, 6), st.integers(0, 5)), min_size=2, max_size=2),

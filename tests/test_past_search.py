@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from tests import test_join_search, test_keyless_search, test_language_search, test_trigger_search
+from tests.harness.examples import examples
 from tests.harness.past import run_past, with_archives
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "30"))
+EXAMPLES = examples(12)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 SCRIPTS = {
     "language": test_language_search.scripts(),

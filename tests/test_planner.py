@@ -24,6 +24,7 @@ from place.script.blocks import read_script
 from place.script.command import find_scripts, opener
 from place.script.runner import Batching, ScriptRunner
 from place.session import Session
+from tests.harness.turns import in_turns
 
 SCRIPTS = [
     path
@@ -74,16 +75,18 @@ def test_a_wrong_hint_is_named(session: Session) -> None:
 # Any order, at any time, the same answers
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_scripts_with_the_filters_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order_filters, "_filters_first", lambda plan: True)
-    ScriptRunner(read_script(path), opener("local", "1x2"), Batching.parse("each")).run()
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_scripts_that_turn_at_every_instant(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FilterOrder, "look", turning)
-    ScriptRunner(read_script(path), opener("local", "2x1"), Batching.parse("random:3")).run()
+@pytest.mark.parametrize(("path", "order"), list(in_turns(SCRIPTS, ("first", "turning"))))
+def test_scripts_hold_in_any_order_of_filters(
+    path: Path, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the filters first, or with another order after every instant."""
+    if order == "first":
+        monkeypatch.setattr(order_filters, "_filters_first", lambda plan: True)
+        cells, batching = "1x2", "each"
+    else:
+        monkeypatch.setattr(FilterOrder, "look", turning)
+        cells, batching = "2x1", "random:3"
+    ScriptRunner(read_script(path), opener("local", cells), Batching.parse(batching)).run()
 
 
 def turning(

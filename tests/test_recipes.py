@@ -139,6 +139,7 @@ def scope() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_deltas_are_written_by_spark(tmp_path: Path) -> None:
     """As Parquet here: Delta's package for Spark is not at hand."""
     with opened(tmp_path / "home") as session:

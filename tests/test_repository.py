@@ -27,8 +27,9 @@ from place.runtime.repository import stream_archive
 from place.runtime.repository.repository import Pace, Repository
 from place.runtime.tables import TableLoader
 from place.session import Session
+from tests.harness.examples import examples
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "20"))
+EXAMPLES = examples(8)
 SECOND = 1_000_000
 COLUMNS = "(id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING, ts TIMESTAMP)"
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json
 from place.runtime.intake.judge import FIRST_TIME, LAST_TIME
 from place.runtime.intake.values import settle
+from tests.harness.examples import examples
 from tests.harness.route import (
     EARTH,
     MOMENT,
@@ -37,7 +37,7 @@ from tests.harness.route import (
     told,
 )
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "100"))
+EXAMPLES = examples(40)
 
 
 FULL = stream_of()

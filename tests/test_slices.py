@@ -26,6 +26,7 @@ from place.runtime.spark.inputs import AdvanceInput, FloorsInput, MovedInput
 from place.runtime.spark.route import Routing, gathered
 from place.runtime.spark.slicing import Slicing
 from place.session import Session
+from tests.harness.examples import examples
 from tests.harness.pipeline import CARS, START, opened, reading, runtime_of, write_csv
 
 OBJECTS = 4_000
@@ -149,7 +150,7 @@ def test_only_what_is_followed_is_known_of_other_rows() -> None:
         assert known() == {8}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 60), max_size=12), max_size=4),
     st.integers(0, 20),
@@ -174,7 +175,7 @@ def test_a_slice_is_as_late_as_the_whole(
             assert (clock.closed, clock.parts) == (whole.closed, whole.parts)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5))
 def test_texts_have_the_rows_that_cells_give_them(texts: list[str], rows: int) -> None:
     stream = _text_stream()

@@ -1,14 +1,13 @@
 """Random scripts about stays, several areas, motion and ways: the local runtime sends what the
 reference sends, however readings fall into ticks and cells."""
 
-import os
-
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from tests.harness.examples import examples
 from tests.harness.scene import run
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "25"))
+EXAMPLES = examples(15)
 AREAS = ["(0, 0, 4, 4)", "(2, 2, 2)", "POLYGON ((0 0, 5 0, 0 5))", "(3, 3, 9, 9)"]
 OPTIONS = [
     "evaluate = '2 seconds'",

@@ -15,6 +15,7 @@ from place.engine.multiset import as_numbers
 from place.kernels.segments import sort_into_segments
 from place.model.types import LARGEST, SMALLEST, Type
 from place.plan.evaluate import round_half_even
+from tests.harness.examples import examples
 
 VALUES: dict[Type, list[Any]] = {
     Type.BIGINT: [0, 1, -2, 3, 2**53 + 1, -(2**53) - 1, LARGEST, SMALLEST],
@@ -93,7 +94,7 @@ def test_sums_are_exact_whatever_the_weights(kind: Type) -> None:
                     assert as_double(mean) == int(sum_of) / count
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(SMALLEST, LARGEST), st.integers(0, 2**40)), min_size=1),
     st.integers(1, LARGEST),
@@ -110,7 +111,7 @@ def test_means_of_whole_numbers_are_rounded_once(terms: list[tuple[int, int]], c
     assert mean == round_half_even(exact, divisor)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.integers(2**53 - 8, 2**53 + 8),
     st.integers(1, 2**20),
@@ -140,7 +141,7 @@ def test_many_large_weights_at_once(sign: int) -> None:
     assert as_double(total) == nearest(Fraction(0.1) * weight * count)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
 def test_sums_are_rounded_to_the_nearest(terms: list[float]) -> None:
     ones = [1] * len(terms)
@@ -153,7 +154,7 @@ def test_sums_are_rounded_to_the_nearest(terms: list[float]) -> None:
 HALVES = [1.0, 2.0**-53, 2.0**-54, 2.0**-105, 5e-324, 2.0**52, 0.5, 3 * 2.0**-54]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.sampled_from([*HALVES, *[-h for h in HALVES]]), min_size=1, max_size=8))
 def test_ties_are_rounded_to_even(terms: list[float]) -> None:
     test_sums_are_rounded_to_the_nearest.hypothesis.inner_test(terms)  # type: ignore[attr-defined]

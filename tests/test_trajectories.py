@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,10 +20,11 @@ from place.kernels.trajectories import simplified
 from place.model.space import Space, offset
 from place.model.time import SECOND, instant_of
 from place.session import Session
+from tests.harness.examples import examples
 
 BEGIN = datetime(2026, 1, 1, 14, tzinfo=UTC)
 OBJECTS, SECONDS = 30, 600
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "60"))
+EXAMPLES = examples(60)
 CARS = "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP)"
 MEASURES = ", ".join(
     f"{each}(TRAJECTORY(id))" for each in ("LENGTH", "DURATION", "SPEED", "TOP_SPEED")

@@ -26,6 +26,7 @@ from place.runtime.reference_trigger import Event, Match, events, is_prevented, 
 from place.session import connect
 from place.sql.dialect import parse_one
 from place.sql.statements import CreateTrigger
+from tests.harness.examples import examples
 
 SECOND = 1_000_000
 ROW: Row = ("A", 2.0, 1.5, 1)
@@ -109,7 +110,9 @@ readings = st.lists(
 
 
 @given(triggers(), readings)
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+)
 def test_matches_are_what_fulfils_the_constraints(sql: str, told: list[tuple[int, Row]]) -> None:
     statement = parse_one(sql)
     assert isinstance(statement, CreateTrigger)

@@ -25,6 +25,7 @@ from place.session import connect
 from place.sql.dialect import parse_one
 from place.sql.limits import NONE, within
 from place.sql.statements import CreateTrigger
+from tests.harness.examples import examples
 
 SIZE = 3
 FAR = 20
@@ -79,7 +80,7 @@ def assignments(bounds: list[Edge]) -> list[tuple[int, ...]]:
 
 
 @given(edges)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_times_that_follow_are_those_of_all_assignments(bounds: list[Edge]) -> None:
     found = assignments(bounds)
     matrix = time_bounds.closed(SIZE, bounds)
@@ -96,7 +97,7 @@ def test_times_that_follow_are_those_of_all_assignments(bounds: list[Edge]) -> N
 
 
 @given(edges)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_cycle_is_one_and_comes_back_before_it_started(bounds: list[Edge]) -> None:
     circle = time_bounds.cycle(SIZE, bounds)
     if not circle:
@@ -153,7 +154,7 @@ def test_conditions_that_bound_times(
 
 
 @given(st.floats(-10, 10), st.sampled_from(["<", "<=", ">", ">=", "="]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_seconds_of_a_table_mean_what_their_quotient_does(seconds: float, op: str) -> None:
     """A bound in seconds, which is a DOUBLE, is a bound in microseconds: none is lost or won."""
     is_upper = op in ("<", "<=", "=")
@@ -224,7 +225,7 @@ reaches = st.builds(
     st.sampled_from(list(Space)),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_inferred_of_distances_never_loses_a_match(
     given_reaches: dict[tuple[int, int], Reach], space: Space, chance: random.Random
 ) -> None:
@@ -255,7 +256,7 @@ def _fits(length: float, reach: Reach) -> bool:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=5), st.sampled_from(list(Space)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_places_in_a_row_are_as_far_as_their_distances_together(
     steps: list[float], space: Space
 ) -> None:

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 import place
 from place.errors import StatementError
+from tests.harness.examples import examples
 from tests.harness.scene import HAPPENINGS, Scene, run
 from tests.harness.search import TableSpec, World, numbers, shape
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "50"))
+EXAMPLES = examples(40)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 

@@ -42,6 +42,7 @@ from place.plan.functions import FIELDS, INTERVAL_FIELDS, TRUNCATIONS
 from place.plan.query import Output, Source
 from place.sql.dialect import parse_one
 from place.sql.statements import Select
+from tests.harness.examples import examples
 from tests.test_expressions import TABLE, conditions, quantities
 from tests.test_expressions import rows as plain_rows
 
@@ -269,7 +270,7 @@ def exactly(values: list[Any]) -> list[str]:
     return [repr(value) for value in values]
 
 
-@settings(max_examples=1200, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None)
 @given(expressions(), st.sampled_from([0, 1, 2, 60, 60]), st.sampled_from([0, 200]))
 def test_as_row_by_row(expression: Expression, size: int, others: int) -> None:
     """On few and many rows, in a dictionary with few and many other texts."""
@@ -283,7 +284,7 @@ def test_as_row_by_row(expression: Expression, size: int, others: int) -> None:
         assert truth.tolist() == [value is True for value in expected]
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(conditions | quantities, st.lists(plain_rows, max_size=5))
 def test_statements_as_row_by_row(written: str, given_rows: list[Row]) -> None:
     statement = parse_one(f"SELECT {written} FROM t")
