@@ -43,7 +43,7 @@ def test_scripts_hold_where_places_are_compared(room: str, batching: str) -> Non
 @pytest.mark.parametrize("is_self", [True, False])
 @pytest.mark.parametrize(("step", "share"), [(20, 0.9), (20, 0.3), (2, 0.9), (2, 0.3)])
 @pytest.mark.parametrize("space", list(Space))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_changes_are_those_of_all_pairs(
     space: Space, step: int, share: float, is_self: bool, closed: bool, seed: int
 ) -> None:

@@ -36,7 +36,7 @@ def run(
     return runner
 
 
-@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS, every=2)))
+@pytest.mark.parametrize(("path", "batching"), list(in_turns(SCRIPTS, BATCHINGS, every=4)))
 def test_reference(path: Path, batching: str) -> None:
     run(read_script(path), batching)
 
