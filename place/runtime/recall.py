@@ -173,8 +173,8 @@ class OpenPast:
 
     def run(self, most: int | None = None) -> Iterator[Change]:
         """The changes of the answer, from nothing to what it is at the last instant."""
+        self._choose_keys()
         if self.is_simple:
-            self._choose_keys()
             self.open()
             yield from self.register()
         else:
@@ -239,13 +239,23 @@ class OpenPast:
     # What it can do without
 
     def _choose_keys(self) -> None:
-        """Of a region that stands still only objects matter that were in it at some time."""
+        """Of a region that stands still only objects matter that were in it at some time.
+
+        Also where only readings count, as in a window: the last reading of an object at an instant
+        replaces those before it, and it may be elsewhere.
+        """
         question = self.question
-        if question.until is None:
+        if self.is_simple and question.until is None:
             return
         for name, need in self._needs.items():
+            span = self._spans[name]
+            if span is None:
+                continue
+            begin = question.begin
+            if not self.is_simple:
+                begin = span.begin if self._start is None else self._start
             self._needs[name] = keys_within(
-                self._archive, need, question.begin, question.until, self.reads[name]
+                self._archive, need, begin, question.last, self.reads[name]
             )
 
     def _look_around(self) -> None:
