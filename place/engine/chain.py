@@ -143,7 +143,7 @@ class Workshop:
     dictionary: Dictionary
     partner: Partner | None = None
     store: Objects | None = None
-    nearest: Callable[[QueryShape], Operator] | None = None
+    nearest: Callable[[NearestSpec], Operator] | None = None
     stream_join: Callable[[StreamJoinSpec, Chain], Operator] | None = None
 
     def lower(self, chain: Chain) -> list[Operator]:
@@ -169,7 +169,7 @@ class Workshop:
                 return NearestEach(lambda: First(False, dictionary))
             case NearestSpec():
                 assert self.nearest is not None
-                return self.nearest(shape)
+                return self.nearest(step)
             case WindowSpec(window=window, subject=subject):
                 stream = shape.sources[subject]
                 assert isinstance(stream, Stream)

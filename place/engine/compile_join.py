@@ -208,6 +208,11 @@ def _rank(asked: Query, focals: dict[Focal, int]) -> RankSpec | None:
         return RankSpec(among, nearest.around, None, nearest.around)
     if nearest.focal is not None:
         return RankSpec(among, focals[nearest.focal], None, None)
+    if nearest.group is not None:
+        places = tuple(
+            focals[place] if isinstance(place, Focal) else place for place in nearest.group.places
+        )
+        return RankSpec(among, None, None, None, nearest.group.total, places)
     return RankSpec(among, None, nearest.point, None)
 
 
@@ -231,9 +236,8 @@ def _shown(asked: Query, sources: Sequence[Source], rank: RankSpec | None) -> li
             shown[column.source].add(column.index)
     if rank is not None:
         shown[rank.among].add(_key_of(sources[rank.among].relation))
-        for source in (rank.among, rank.around):
-            if source is not None:
-                shown[source] |= _place_of(sources[source].relation)
+        for source in (rank.among, *rank.around_sources):
+            shown[source] |= _place_of(sources[source].relation)
     return shown
 
 
