@@ -42,6 +42,7 @@ from place.engine.operators.nearest_each import NearestEach
 from place.engine.operators.nearest_join import NearestJoin
 from place.engine.operators.previous import Previous
 from place.engine.operators.project import Project
+from place.engine.operators.reverse_nearest import ReverseNearest
 from place.engine.operators.stream_join import StreamJoin
 from place.engine.operators.table_join import TableJoin
 from place.engine.operators.window import Window
@@ -107,7 +108,7 @@ class Chain:
     def explained(self) -> tuple[str, ...]:
         """How the elements of a join were found last, and how many its windows hold."""
         for operator in self.operators:
-            if isinstance(operator, StreamJoin | NearestJoin):
+            if isinstance(operator, StreamJoin | NearestJoin | ReverseNearest):
                 return operator.explained()
         return ()
 

@@ -18,6 +18,7 @@ from place.engine.operator_specs import (
     NearestJoinSpec,
     NearestSpec,
     PreviousSpec,
+    ReverseSpec,
     StreamJoinSpec,
 )
 from place.engine.operators.contract import NEVER, Operator
@@ -25,15 +26,18 @@ from place.engine.operators.group_nearest import GroupNearest
 from place.engine.operators.k_nearest import Nearest
 from place.engine.operators.nearest_each import NearestEach
 from place.engine.operators.nearest_join import NearestJoin
+from place.engine.operators.reverse_nearest import ReverseNearest
 from place.engine.operators.stream_join import StreamJoin
 from place.engine.partial_answers import is_merged
+from place.engine.stored_versions import StoredVersions
 from place.engine.stores import Stores
 from place.kernels.arrays import Longs
-from place.model.schema import Relation
+from place.model.schema import Relation, Stream
 from place.plan.query import Focal, Query
 
-Choosing = Nearest | GroupNearest
-"""The operators that choose who is near to a place, to a focal object or to a group of them."""
+Choosing = Nearest | GroupNearest | ReverseNearest
+"""The operators that choose who is near to a place, to a focal object or to a group of them, or to
+whom these are near."""
 
 
 class Chains:
@@ -82,9 +86,21 @@ class Chains:
             if isinstance(operator, GroupNearest):
                 assert clause.group is not None
                 operator.put(number, clause, self._focals_of(clause.group.places))
+            elif isinstance(operator, ReverseNearest):
+                self._put_reverse(operator, number, compiled.asked)
             else:
                 operator.put(number, clause, int(self._focals_of((clause.focal,))[0]))
         return is_new
+
+    def _put_reverse(self, operator: ReverseNearest, number: int, asked: Query) -> None:
+        clause, key, has_rank = asked.nearest, None, False
+        assert clause is not None
+        focal = clause.focal
+        if focal is not None:
+            key = self._stores.key_number(focal.stream, focal.key)
+            has_rank = focal.stream == asked.sources[asked.subject].relation.name
+        led = int(self._focals_of((focal,))[0])
+        operator.put(number, clause, led, key, has_rank=has_rank)
 
     def _focals_of(self, places: Sequence[object]) -> Longs:
         """The numbers of the focal objects among places; −1 for points."""
@@ -196,6 +212,8 @@ class Chains:
     def _stream_join(self, spec: StreamJoinSpec, chain: Chain, asked: Query) -> Operator:
         if isinstance(spec, NearestJoinSpec):
             return self._nearest_join(spec)
+        if isinstance(spec, ReverseSpec):
+            return self._reverse(spec)
         elements = [
             elements_of(spec, i, asked, self._stores, self.partner) for i in range(spec.width)
         ]
@@ -214,6 +232,22 @@ class Chains:
             for source in (spec.rank.around, spec.rank.among)
         )
         return NearestJoin(spec, centers, candidates, self._threads)
+
+    def _reverse(self, spec: ReverseSpec) -> Operator:
+        stores, relation = self._stores, spec.sources[spec.subject].relation
+        placed = placed_of(spec, spec.subject, stores, self.partner)
+        mine = led = texts = None
+        if isinstance(relation, Stream):
+            texts = stores.texts(stores.subjects[relation.name])
+        else:
+            placed.load()
+            every = np.arange(len(placed.places))
+            own = stores.place.has_objects(every, None)
+            mine = every if own is None else every[own]
+        if spec.led is not None and spec.shown[spec.led]:
+            name = spec.sources[spec.led].relation.name
+            led = StoredVersions(name, stores.holding(name))
+        return ReverseNearest(spec, placed, mine, led, stores.focals, texts, self._threads)
 
     # What is held
 

@@ -102,6 +102,18 @@ class NearestJoinSpec(StreamJoinSpec):
 
 
 @dataclass(frozen=True)
+class ReverseSpec(StreamJoinSpec):
+    """The elements of a source to whom the place of a query is one of the k nearest; `led` is the
+    source of its focal object.
+
+    It holds the constants of conditions: queries that differ in them have circles of their own.
+    """
+
+    subject: int
+    led: int | None
+
+
+@dataclass(frozen=True)
 class NearestEachSpec:
     """Of the combinations of each centre those with the nearest elements."""
 
@@ -174,6 +186,7 @@ Spec = (
     JoinSpec
     | StreamJoinSpec
     | NearestJoinSpec
+    | ReverseSpec
     | NearestEachSpec
     | NearestSpec
     | DwellSpec

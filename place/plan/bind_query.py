@@ -89,6 +89,7 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         leave=bind_leave(select.inside),
         confirm=bind_confirm(select.inside),
     )
+    check_nearest(query, select.nearest)
     query = _with_focals(catalog, place_window(query, select))
     check_objects(query, select)
     _check_combinations(query, select, predicates)
@@ -127,7 +128,6 @@ def _with_focals(catalog: Catalog, query: Query) -> Query:
 
 def _check_combinations(query: Query, select: Select, predicates: list[Inside]) -> None:
     """Raise a StatementError where clauses have no meaning together."""
-    check_nearest(query, select.nearest)
     if query.query_table is not None and query.is_join:
         hidden = any(source.is_hidden for source in query.sources)
         raise wrong(
