@@ -48,9 +48,9 @@ METHODS = ("HASH", "GRID", "CLUSTERS", "BITMAPS", "SCAN")
 def compile_join(asked: Query) -> Compiled:
     """What a cell makes of a query that joins."""
     sources, focals = asked.sources, _focals_of(asked.sources)
-    conditions = conjuncts(asked.where)
+    conditions = list(conjuncts(asked.where))
     if asked.nearest is None or not asked.nearest.is_reverse:  # which knows its focal object
-        conditions = [*conditions, *_of_keys(asked, sources)]
+        conditions += _of_keys(asked, sources)
     area = _area(asked, focals)
     rank = _rank(asked, focals)
     spread = _spread(asked)

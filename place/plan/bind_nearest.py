@@ -9,7 +9,7 @@ from place.plan.bind_place import check_place, need_one_space, need_position
 from place.plan.catalog import Catalog
 from place.plan.expression import conjuncts, sources_of
 from place.plan.limits import check_neighbours
-from place.plan.query import Around, Nearest, PlaceGroup, Query, Source
+from place.plan.query import Around, Focal, Nearest, PlaceGroup, Query, Source
 from place.sql import statements as s
 from place.sql.limits import current
 from place.sql.statements import Position, wrong
@@ -57,7 +57,7 @@ def _bind_group(
     """`SUM OF (…)`: the places of a group."""
     group = clause.group
     assert group is not None
-    places = []
+    places: list[tuple[float, float] | Focal] = []
     for place in group.places:
         if isinstance(place, s.Focal):
             places.append(bind_focal(catalog, place, sources, subject, space, clause.name))
