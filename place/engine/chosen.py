@@ -43,7 +43,7 @@ class Among:
 
 
 @dataclass(frozen=True)
-class Found:
+class Chosen:
     """Who came (+1) into the answers of which rows of queries and who left (−1), step by step."""
 
     steps: Longs
@@ -53,8 +53,8 @@ class Found:
     measures: Floats
 
     @staticmethod
-    def joined(parts: list[Found]) -> Found:
-        return Found(
+    def joined(parts: list[Chosen]) -> Chosen:
+        return Chosen(
             *(
                 np.concatenate([getattr(part, name) for part in parts])
                 for name in ("steps", "queries", "slots", "signs", "measures")
@@ -67,7 +67,7 @@ class Found:
         before: tuple[Longs, Longs, Floats],
         after: tuple[Longs, Longs, Floats],
         moved: Bools,
-    ) -> Found:
+    ) -> Chosen:
         """What differs between two answers: members, their measures, or what they say."""
         size = len(moved)
         keys = [queries * size + slots for queries, slots, _ in (before, after)]
@@ -86,7 +86,7 @@ class Found:
         count = len(left) + len(come)
         signs = np.ones(count, np.int64)
         signs[: len(left)] = -1
-        return Found(
+        return Chosen(
             np.full(count, step),
             np.concatenate([before[0][left], after[0][come]]),
             np.concatenate([before[1][left], after[1][come]]),
@@ -96,7 +96,7 @@ class Found:
 
 
 def rows_of_chosen(
-    found: Found, among: Among, versions: Versions, instants: Longs, numbers: Longs, marks: Marks
+    found: Chosen, among: Among, versions: Versions, instants: Longs, numbers: Longs, marks: Marks
 ) -> Flow:
     """Those that came and left as rows of their queries; `numbers` are those of the queries."""
     at = instants[found.steps]
@@ -109,7 +109,7 @@ def rows_of_chosen(
     return made if among.merges else _without_same(made, found.slots)
 
 
-def _ranks(store: Objects, versions: Versions, ids: Longs, found: Found) -> Columns:
+def _ranks(store: Objects, versions: Versions, ids: Longs, found: Chosen) -> Columns:
     """Distance, key and number, by which the nearest are chosen among several cells."""
     relation = store.relation
     assert relation.key is not None

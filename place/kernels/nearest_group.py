@@ -1,12 +1,14 @@
 """The k points nearest to a group of places, through the instants of a tick, in one compiled call.
 
 How far a point is from a group is the sum, the maximum or the minimum of its distances to the
-places. A point that is far from the middle of the group is at least as far from the group as the
-triangle inequality says: so the search goes through the tree of points (see `nearest_tree`) around
-the middle, and ends where nobody can be among the best. A group is looked at again if one of its
-places moved, or if a point moved that was or is near enough to its middle to matter.
+places. The points on one side of a node of the tree (see `nearest_tree`) are at least as far from
+the group as the box that they are in: so the search goes through the tree, the nearer side first,
+and ends where nobody can be among the best. A group searches again if one of its places or one of
+its members moved; otherwise only points that moved into its circle change its answer.
 
-Distances are the same float64 expressions as DISTANCE, added in the order of the places.
+Distances are the same float64 expressions as DISTANCE, added in the order of the places. Rounding
+keeps the order of numbers, so that what is computed from a box is never more than what is computed
+from a point in it; the arcsine of the sphere may differ in its last bits.
 """
 
 from __future__ import annotations
@@ -38,9 +40,8 @@ ROOM = 1024
 """Changes that there is room for at first."""
 DRIFT = 8
 """Moves for each point after which a tree is made anew: its halves are no halves any more."""
-SLACK, METRES = 1e-12, 1.0
-"""What rounding may have taken from a distance: a part of it; on the sphere so many metres, because
-the arcsine is steep where two places are opposite each other."""
+SLACK = 1e-12
+"""The part of a distance on the sphere by which the arcsine may be wrong."""
 
 
 class GroupChanges(NamedTuple):
@@ -94,46 +95,38 @@ def _from_group(points, row, places, first, last, total):
 
 
 @njit(nogil=True, cache=True)
-def _middle(places, first, last, total, middle):
-    """Sets the middle of a group: its place, and what the distances from there to the group are.
-
-    Returns whether all places are there.
-    """
-    count, deep = last - first, places.shape[1] > 2
-    middle[:] = 0.0
+def _all_there(places, first, last):
+    there = True
     for i in range(first, last):
-        if not is_there(places, i):
-            return False
+        there &= is_there(places, i)
+    return there
+
+
+@njit(nogil=True, cache=True)
+def _least(places, first, last, total, low, high):
+    """No point between these ends is closer to the group than this."""
+    found = 0.0
+    for i in range(first, last):
+        measure = 0.0
         for axis in range(places.shape[1]):
-            middle[axis] += places[i, axis] / count
-    if deep:
-        norm = math.sqrt(middle[0] ** 2 + middle[1] ** 2 + middle[2] ** 2)
-        for axis in range(3):
-            middle[axis] = middle[axis] / norm if norm > 1e-6 else places[first, axis]
-    for i in range(first, last):
-        far = _apart(places, i, middle[0], middle[1], middle[2])
+            at, gap = places[i, axis], 0.0
+            if at < low[axis]:
+                gap = low[axis] - at
+            elif at > high[axis]:
+                gap = at - high[axis]
+            measure += gap * gap
+        far = math.sqrt(measure)
+        if places.shape[1] > 2:
+            far = 2 * EARTH_RADIUS * math.asin(min(1.0, far / 2)) * (1.0 - SLACK)
         if i == first:
-            middle[3] = far
+            found = far
         elif total == SUM:
-            middle[3] += far
+            found += far
         elif total == MAX:
-            middle[3] = min(middle[3], far)
+            found = max(found, far)
         else:
-            middle[3] = max(middle[3], far)
-    return True
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _reach(bound, spread, total, count, deep):
-    """A measure: who is farther than that from the middle is farther than the bound from the
-    group."""
-    radius = (bound + spread) / count if total == SUM else bound + spread
-    radius = radius * (1.0 + SLACK) + (METRES if deep else 1e-150)
-    if deep:
-        if not radius < EARTH_RADIUS * math.pi:
-            return np.inf
-        radius = 2 * math.sin(radius / (2 * EARTH_RADIUS)) * (1.0 + SLACK)
-    return radius * radius
+            found = min(found, far)
+    return found
 
 
 @njit(nogil=True, cache=True)
@@ -146,42 +139,58 @@ def _is_of(excluded, first, last, slot):
 
 @njit(nogil=True, cache=True)
 def _search(
-    points, places, excluded, first, last, total, middle, seen, tag, axes, numbers, heads, after,
-    waiting, gaps, ranks, values, slots, count, wanted,
+    points, places, excluded, first, last, total, seen, tag, axes, numbers, heads, after,
+    waiting, ends, ranks, values, slots, count, wanted,
 ):  # fmt: skip
     """Adds the best of all points to the candidates but for those that are seen already; how many
-    there are. The lists that are nearest to the middle come first, those too far away never."""
-    deep, size, nodes = points.shape[1] > 2, last - first, len(axes)
-    x, y, z = middle[0], middle[1], middle[2]
-    bound = _reach(values[0], middle[3], total, size, deep) if count == wanted else np.inf
-    waiting[0], gaps[0, 0], gaps[0, 1], gaps[0, 2], gaps[0, 3] = 0, 0.0, 0.0, 0.0, 0.0
-    left = 1
+    there are. The lists that are nearest to the group come first, those too far away never.
+
+    `waiting` is room for the nodes that are still to be visited, and `ends` for between which ends
+    their points are on each axis, and how far they are at least.
+    """
+    nodes, bound = len(axes), values[0] if count == wanted else np.inf
+    waiting[0], ends[0, 0, :], ends[0, 1, :] = 0, -np.inf, np.inf
+    ends[0, 0, 3] = 0.0
+    left, low, high = 1, np.empty(4), np.empty(4)
     while left > 0:
         left -= 1
-        if gaps[left, 3] > bound:
+        if ends[left, 0, 3] > bound:
             continue
-        node, gap_x, gap_y, gap_z = waiting[left], gaps[left, 0], gaps[left, 1], gaps[left, 2]
+        node = waiting[left]
+        for axis in range(3):
+            low[axis], high[axis] = ends[left, 0, axis], ends[left, 1, axis]
         while node < nodes:
-            axis = axes[node]
-            gap = (x if axis == 0 else (y if axis == 1 else z)) - numbers[node]
-            far_x = gap if axis == 0 else gap_x
-            far_y = gap if axis == 1 else gap_y
-            far_z = gap if axis == 2 else gap_z
-            far = far_x * far_x + far_y * far_y + far_z * far_z
-            node = 2 * node + (2 if gap >= 0.0 else 1)
-            if far <= bound:
-                waiting[left] = node - 1 if gap >= 0.0 else node + 1
-                gaps[left, 0], gaps[left, 1], gaps[left, 2] = far_x, far_y, far_z
-                gaps[left, 3] = far
+            axis, number = axes[node], numbers[node]
+            least, most = low[axis], high[axis]
+            high[axis] = min(most, number)
+            far_left = _least(places, first, last, total, low, high)
+            high[axis], low[axis] = most, max(least, number)
+            far_right = _least(places, first, last, total, low, high)
+            low[axis] = least
+            goes_right = far_right < far_left
+            other = far_left if goes_right else far_right
+            if other <= bound:
+                waiting[left] = 2 * node + (1 if goes_right else 2)
+                for each in range(3):
+                    ends[left, 0, each], ends[left, 1, each] = low[each], high[each]
+                if goes_right:
+                    ends[left, 1, axis] = min(most, number)
+                else:
+                    ends[left, 0, axis] = max(least, number)
+                ends[left, 0, 3] = other
                 left += 1
+            if goes_right:
+                low[axis] = max(least, number)
+            else:
+                high[axis] = min(most, number)
+            node = 2 * node + (2 if goes_right else 1)
         slot = heads[node - nodes]
         while slot >= 0:
-            is_near = seen[slot] != tag and measure_of(points, slot, x, y, z) <= bound
-            if is_near and not _is_of(excluded, first, last, slot):
+            if seen[slot] != tag and not _is_of(excluded, first, last, slot):
                 far = _from_group(points, slot, places, first, last, total)
                 count = offer(values, slots, count, wanted, far, slot, ranks)
                 if count == wanted:
-                    bound = _reach(values[0], middle[3], total, size, deep)
+                    bound = values[0]
             slot = after[slot]
     return count
 
@@ -202,34 +211,24 @@ def _walk(
     watch, measured, most,
 ):  # fmt: skip
     """See `walk_groups`."""
-    deep, queries, steps = points.shape[1] > 2, len(ks), len(point_starts) - 1
-    axes_of_points = points.shape[1]
-    middles, reaches, counts = (
-        np.zeros((queries, 4)),
-        np.empty(queries),
-        np.zeros(queries, np.int64),
-    )
+    queries, steps, width = len(ks), len(point_starts) - 1, points.shape[1]
+    # Of every query how many members it has, and its circle: the distance of the last member,
+    # infinite if there are fewer than it wants, less than nothing if one of its places is gone.
+    circles, counts = np.empty(queries), np.zeros(queries, np.int64)
     shifted = np.zeros(queries, np.bool_)
     for query in range(queries):
-        first, last = place_starts[query], place_starts[query + 1]
-        there = _middle(places, first, last, totals[query], middles[query])
         while counts[query] < ks[query] and members[starts[query] + counts[query]] >= 0:
             counts[query] += 1
-        reaches[query] = np.inf
-        if not there:
-            reaches[query] = -1.0
+        circles[query] = np.inf
+        if not _all_there(places, place_starts[query], place_starts[query + 1]):
+            circles[query] = -1.0
         elif counts[query] == ks[query]:
-            far = measures[starts[query] + ks[query] - 1]
-            reaches[query] = _reach(far, middles[query, 3], totals[query], last - first, deep)
+            circles[query] = measures[starts[query] + ks[query] - 1]
     values, names = np.empty(most), np.empty(most, np.int32)
     spare_values, spare_names = np.empty(most), np.empty(most, np.int32)
     named, seen = np.zeros(len(points), np.int32), np.zeros(len(points), np.int64)
     spots, tag = np.zeros(len(points), np.int32), 0
-    waiting, gaps = np.empty(DEEPEST + 2, np.int64), np.empty((DEEPEST + 2, 4))
-    largest = 0
-    for step in range(steps):
-        largest = max(largest, point_starts[step + 1] - point_starts[step])
-    olds = np.empty((largest, axes_of_points))
+    waiting, ends = np.empty(DEEPEST + 2, np.int64), np.empty((DEEPEST + 2, 2, 4))
     told = 0
     out_steps, out_queries = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
     out_slots, out_signs = np.empty(ROOM, np.int32), np.empty(ROOM, np.int8)
@@ -239,55 +238,58 @@ def _walk(
         for row in range(begin, end):
             slot = point_slots[row]
             named[slot] = step + 1
-            for axis in range(axes_of_points):
-                olds[row - begin, axis] = points[slot, axis]
+            for axis in range(width):
                 points[slot, axis] = point_to[row, axis]
             to = list_of(points, slot, axes, numbers)
             if to != lists[slot]:
                 relink(slot, to, heads, after, before, lists)
         for row in range(center_starts[step], center_starts[step + 1]):
-            for axis in range(axes_of_points):
+            for axis in range(width):
                 places[center_rows[row], axis] = center_to[row, axis]
             shifted[center_owners[row]] = True
         for query in range(queries):
             first, last, total = place_starts[query], place_starts[query + 1], totals[query]
-            middle, wanted, base = middles[query], ks[query], starts[query]
-            look = shifted[query] or (step == steps - 1 and fresh[query])
-            there = reaches[query] >= 0.0
-            if look:
-                there = _middle(places, first, last, total, middle)
-                shifted[query] = False
-            elif there:
-                x, y, z, reach = middle[0], middle[1], middle[2], reaches[query]
-                for row in range(begin, end):
-                    now = measure_of(points, point_slots[row], x, y, z)
-                    was = measure_of(olds, row - begin, x, y, z)
-                    if now <= reach or was <= reach:
-                        look = True
-                        break
-            if not look:
+            wanted, base, old_count = ks[query], starts[query], counts[query]
+            searches = shifted[query] or (step == steps - 1 and fresh[query])
+            there = circles[query] >= 0.0
+            if searches:
+                there, shifted[query] = _all_there(places, first, last), False
+            elif not there:
                 continue
-            count, old_count = 0, counts[query]
+            else:
+                for i in range(base, base + old_count):
+                    searches |= named[members[i]] == step + 1
+            count, looks = 0, searches
             if there:
-                # Those that were the best are the first candidates: they bound the search.
+                # Those that were the best are the first candidates. If none of them moved, only
+                # points that moved and are within the circle now can change the answer.
                 tag += 1
                 for i in range(base, base + old_count):
                     slot = members[i]
                     seen[slot] = tag
-                    if is_there(points, slot) and not _is_of(excluded, first, last, slot):
+                    if not searches:
+                        count = offer(values, names, count, wanted, measures[i], slot, ranks)
+                    elif is_there(points, slot) and not _is_of(excluded, first, last, slot):
                         far = _from_group(points, slot, places, first, last, total)
                         count = offer(values, names, count, wanted, far, slot, ranks)
-                count = _search(
-                    points, places, excluded, first, last, total, middle, seen, tag, axes, numbers,
-                    heads, after, waiting, gaps, ranks, values, names, count, wanted,
-                )  # fmt: skip
+                for row in range(begin, end if not searches else begin):
+                    slot = point_slots[row]
+                    if is_there(points, slot) and not _is_of(excluded, first, last, slot):
+                        far = _from_group(points, slot, places, first, last, total)
+                        if far <= circles[query]:
+                            count = offer(values, names, count, wanted, far, slot, ranks)
+                            looks = True
+                if not looks:
+                    continue
+                if searches:
+                    count = _search(
+                        points, places, excluded, first, last, total, seen, tag, axes, numbers,
+                        heads, after, waiting, ends, ranks, values, names, count, wanted,
+                    )  # fmt: skip
                 put_in_order(values, names, 0, count, ranks, spare_values, spare_names)
-                reaches[query] = np.inf
-                if count == wanted:
-                    far = values[count - 1]
-                    reaches[query] = _reach(far, middle[3], total, last - first, deep)
+                circles[query] = values[count - 1] if count == wanted else np.inf
             else:
-                reaches[query] = -1.0
+                circles[query] = -1.0
             if told + old_count + count > len(out_steps):
                 room = told + old_count + count
                 out_steps, out_queries = _longer(out_steps, room), _longer(out_queries, room)

@@ -231,6 +231,8 @@ def _describe(plan: Plan, node: Node) -> str:
             return "Pair each reading with the one before"
         case Join(condition=condition):
             return f"Join {'every combination' if condition is None else show(condition)}"
+        case JoinElements(condition=condition, others=()):
+            return "All elements" if condition is None else f"Elements with {show(condition)}"
         case JoinElements(condition=condition):
             return f"Join elements {'of all' if condition is None else show(condition)}"
         case NearestK(nearest=nearest):

@@ -100,6 +100,15 @@ def check_cost(query: Query, catalog: Catalog, objects: Count, at: s.Position | 
     hint = "join by equality (WHERE a.id = b.id), or join fewer of them"
     others = "other elements" if query.is_join else "rows of tables"
     check("fanout", meets, f"one object would meet {{size}} {others}, more than {{most}}", at, hint)
+    if query.nearest is not None and query.nearest.is_reverse:
+        among = _elements(query, query.subject, catalog, objects)
+        check(
+            "work",
+            among * min(query.nearest.k, among),
+            "{size} neighbours of all objects would have to be kept, more than {most}",
+            at,
+            "ask for fewer neighbours",
+        )
     is_chosen = query.inside is not None or query.nearest is not None or query.query_table
     known, width = _known_rows(query), len(query.outputs) + len(conjuncts(query.where))
     if (is_chosen or meets == 1) and not known and width <= FEW:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.candidate_events import CandidateEvents
-from place.engine.chosen import Among, Found, ranks_of, rows_of_chosen
+from place.engine.chosen import Among, Chosen, ranks_of, rows_of_chosen
 from place.engine.flow import Flow
 from place.engine.focals import Focals
 from place.engine.group_rows import GroupRows
@@ -80,7 +80,7 @@ class GroupNearest:
         rows.settle()
         return told
 
-    def _walk(self, events: CandidateEvents) -> Found:
+    def _walk(self, events: CandidateEvents) -> Chosen:
         rows, store, walker = self.rows, self._store, self._walker
         relation, is_open = store.relation, self._among.is_open
         assert relation.x is not None
@@ -116,7 +116,7 @@ class GroupNearest:
             measured=self._among.merges,
         )
         rows.follow(*events.all_centres())
-        return Found(
+        return Chosen(
             walked.steps.astype(np.int64),
             walked.queries.astype(np.int64),
             walked.slots.astype(np.int64),

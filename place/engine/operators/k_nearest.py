@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.candidate_events import CandidateEvents
-from place.engine.chosen import Among, Found, ranks_of, rows_of_chosen
+from place.engine.chosen import Among, Chosen, ranks_of, rows_of_chosen
 from place.engine.flow import Flow
 from place.engine.focals import Focals
 from place.engine.nearest_rows import NearestRows
@@ -89,7 +89,7 @@ class Nearest:
         if self._walks(events):
             found = self._walk(events)
         else:
-            found = Found.joined([self._match(events, step) for step in range(len(instants))])
+            found = Chosen.joined([self._match(events, step) for step in range(len(instants))])
         told = rows_of_chosen(found, self._among, versions, instants, self.rows.numbers, flow.marks)
         self.rows.forget_ended()
         return told
@@ -102,7 +102,7 @@ class Nearest:
         cheap = self._store.size <= CALL * steps and pairs <= LOOK * steps
         return steps > 2 and known and cheap
 
-    def _match(self, events: CandidateEvents, step: int) -> Found:
+    def _match(self, events: CandidateEvents, step: int) -> Chosen:
         """One instant by the matcher."""
         deadline.check()
         rows, store = self.rows, self._store
@@ -135,7 +135,7 @@ class Nearest:
         self._is_stale = False
         rows.settle()
         if before is not None:
-            return Found.between(step, before, self._members(), moved)
+            return Chosen.between(step, before, self._members(), moved)
         queries, found = nearby.queries.astype(np.int64), nearby.slots.astype(np.int64)
         signs = nearby.signs.astype(np.int64)
         if self._watch and len(slots):
@@ -146,7 +146,9 @@ class Nearest:
             signs = np.concatenate([signs, -ones, ones])
         order = np.argsort(signs, kind="stable")
         nothing = np.zeros(len(order))
-        return Found(np.full(len(order), step), queries[order], found[order], signs[order], nothing)
+        return Chosen(
+            np.full(len(order), step), queries[order], found[order], signs[order], nothing
+        )
 
     def _places(self, events: CandidateEvents, slots: Longs, step: int) -> Floats:
         """Where candidates are at an instant; NaN for all others."""
@@ -182,7 +184,7 @@ class Nearest:
         staying = ~np.isin(rows * size + members, queries[came] * size + slots[came])
         return rows[staying], members[staying]
 
-    def _walk(self, events: CandidateEvents) -> Found:
+    def _walk(self, events: CandidateEvents) -> Chosen:
         """All instants in one compiled walk."""
         rows, store, matcher = self.rows, self._store, self._matcher
         relation = store.relation
@@ -224,7 +226,7 @@ class Nearest:
         rows.follow(*events.all_centres())
         rows.settle()
         self._is_stale = True
-        return Found(
+        return Chosen(
             walked.steps.astype(np.int64),
             walked.queries.astype(np.int64),
             walked.slots.astype(np.int64),
