@@ -24,6 +24,7 @@ from tests.harness.search import (
     World,
     fences,
     focal,
+    group,
     inside,
     numbers,
     reading,
@@ -242,7 +243,7 @@ def select(draw: st.DrawFn, world: World, moving_fences: bool) -> str:
     if chosen.previous:
         clauses.append("WINDOW PREVIOUS")
     elif not has_regions and draw(st.integers(0, 2)) == 2:
-        clauses.append(nearest(draw, world, chosen))
+        clauses.append(nearest(draw, world, chosen, clauses))
     elif chosen.subject != "S" and draw(st.booleans()):
         clauses.append(window(draw))
     elif not has_regions and chosen.subject != "S" and clauses[-1].startswith("INSIDE"):
@@ -252,11 +253,16 @@ def select(draw: st.DrawFn, world: World, moving_fences: bool) -> str:
     return text.replace("{of}", of)
 
 
-def nearest(draw: st.DrawFn, world: World, chosen: From) -> str:
+def nearest(draw: st.DrawFn, world: World, chosen: From, clauses: list[str]) -> str:
+    """kNN around a place, a focal object or a group of them; or RNN, where that has a meaning."""
     k = draw(st.sampled_from([1, 2, 3, 100]))
+    if draw(st.integers(0, 3)) == 3:
+        return f"kNN ({k}, {group(draw, world, chosen.leaders)})"
+    is_alone = len(chosen.relations) == 1 and "INSIDE ('M'" not in clauses[-1]
+    word = "RNN" if is_alone and draw(st.booleans()) else "kNN"
     if draw(st.booleans()):
-        return f"kNN ({k}, {numbers(draw, world.x, world.y)})"
-    return f"kNN ('M', {k}, {focal(draw, world, chosen.leaders)})"
+        return f"{word} ({k}, {numbers(draw, world.x, world.y)})"
+    return f"{word} ('M', {k}, {focal(draw, world, chosen.leaders)})"
 
 
 def window(draw: st.DrawFn) -> str:
@@ -396,6 +402,9 @@ FEATURES = [
     r"kNN \(\d",
     r"kNN \('M'",
     r"INSIDE \('M'.* kNN",
+    r"kNN \(\d+, (SUM|MAX|MIN) OF .*FOCAL",
+    r"INSIDE .* RNN \(\d",
+    r"RNN \('M'",
     r"FROM Stations S.* kNN \('M'",
     r"C INSIDE Q.* WINDOW",
     r"GROUP BY .* HAVING",

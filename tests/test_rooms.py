@@ -31,7 +31,13 @@ ROOMS: dict[str, set[str]] = {
     "place.runtime": BELOW_RUNTIME
     | {"place.runtime.reference", "place.runtime.reference_trigger", TABLES},
     TABLES: {"place.errors"},
-    "place.runtime.reference": {"place.errors", "place.model", "place.plan"},
+    "place.runtime.reference": {
+        "place.errors",
+        "place.model",
+        "place.plan",
+        "place.runtime.reference_nearest",
+    },
+    "place.runtime.reference_nearest": {"place.errors", "place.model"},
     "place.runtime.reference_trigger": {
         "place.errors",
         "place.model",

@@ -42,6 +42,7 @@ from place.engine.operators.nearest_each import NearestEach
 from place.engine.operators.nearest_join import NearestJoin
 from place.engine.operators.previous import Previous
 from place.engine.operators.project import Project
+from place.engine.operators.reverse_nearest import ReverseNearest
 from place.engine.operators.stream_join import StreamJoin
 from place.engine.operators.table_join import TableJoin
 from place.engine.operators.window import Window
@@ -107,7 +108,7 @@ class Chain:
     def explained(self) -> tuple[str, ...]:
         """How the elements of a join were found last, and how many its windows hold."""
         for operator in self.operators:
-            if isinstance(operator, StreamJoin | NearestJoin):
+            if isinstance(operator, StreamJoin | NearestJoin | ReverseNearest):
                 return operator.explained()
         return ()
 
@@ -143,7 +144,7 @@ class Workshop:
     dictionary: Dictionary
     partner: Partner | None = None
     store: Objects | None = None
-    nearest: Callable[[QueryShape], Operator] | None = None
+    nearest: Callable[[NearestSpec], Operator] | None = None
     stream_join: Callable[[StreamJoinSpec, Chain], Operator] | None = None
 
     def lower(self, chain: Chain) -> list[Operator]:
@@ -169,7 +170,7 @@ class Workshop:
                 return NearestEach(lambda: First(False, dictionary))
             case NearestSpec():
                 assert self.nearest is not None
-                return self.nearest(shape)
+                return self.nearest(step)
             case WindowSpec(window=window, subject=subject):
                 stream = shape.sources[subject]
                 assert isinstance(stream, Stream)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.chain import Chain, Workshop
+from place.engine.chosen import Among
 from place.engine.columns import Columns, Dictionary
 from place.engine.compiled import Compiled, QueryShape
 from place.engine.join_sources import area_of, elements_of, placed_of
@@ -17,18 +18,26 @@ from place.engine.operator_specs import (
     NearestJoinSpec,
     NearestSpec,
     PreviousSpec,
+    ReverseSpec,
     StreamJoinSpec,
 )
 from place.engine.operators.contract import NEVER, Operator
-from place.engine.operators.k_nearest import Among, Nearest
+from place.engine.operators.group_nearest import GroupNearest
+from place.engine.operators.k_nearest import Nearest
 from place.engine.operators.nearest_each import NearestEach
 from place.engine.operators.nearest_join import NearestJoin
+from place.engine.operators.reverse_nearest import ReverseNearest
 from place.engine.operators.stream_join import StreamJoin
 from place.engine.partial_answers import is_merged
+from place.engine.stored_versions import StoredVersions
 from place.engine.stores import Stores
 from place.kernels.arrays import Longs
-from place.model.schema import Relation
-from place.plan.query import Query
+from place.model.schema import Relation, Stream
+from place.plan.query import Focal, Query
+
+Choosing = Nearest | GroupNearest | ReverseNearest
+"""The operators that choose who is near to a place, to a focal object or to a group of them, or to
+whom these are near."""
 
 
 class Chains:
@@ -74,9 +83,30 @@ class Chains:
         for operator in nearest_of(chain):
             clause = compiled.asked.nearest
             assert clause is not None
-            focal = -1 if clause.focal is None else self._stores.focal_number(clause.focal)
-            operator.put(number, clause, focal)
+            if isinstance(operator, GroupNearest):
+                assert clause.group is not None
+                operator.put(number, clause, self._focals_of(clause.group.places))
+            elif isinstance(operator, ReverseNearest):
+                self._put_reverse(operator, number, compiled.asked)
+            else:
+                operator.put(number, clause, int(self._focals_of((clause.focal,))[0]))
         return is_new
+
+    def _put_reverse(self, operator: ReverseNearest, number: int, asked: Query) -> None:
+        clause, key, has_rank = asked.nearest, None, False
+        assert clause is not None
+        focal = clause.focal
+        if focal is not None:
+            key = self._stores.key_number(focal.stream, focal.key)
+            has_rank = focal.stream == asked.sources[asked.subject].relation.name
+        led = int(self._focals_of((focal,))[0])
+        operator.put(number, clause, led, key, has_rank=has_rank)
+
+    def _focals_of(self, places: Sequence[object]) -> Longs:
+        """The numbers of the focal objects among places; −1 for points."""
+        return np.array(
+            [self._stores.focal_number(p) if isinstance(p, Focal) else -1 for p in places], np.int64
+        )
 
     def begin_alike(self, numbers: Longs, compiled: Sequence[Compiled]) -> None:
         """More queries begin that are like one that has begun."""
@@ -155,7 +185,7 @@ class Chains:
             self._dictionary,
             self.partner,
             self._stores.subjects.get(compiled.subject),
-            lambda shape: self._nearest(shape, compiled),
+            lambda spec: self._nearest(spec, compiled),
             lambda spec, chain: self._stream_join(spec, chain, compiled.asked),
         )
         chain.operators = workshop.lower(chain)
@@ -163,7 +193,8 @@ class Chains:
             chain.operators += workshop.upper(chain, merges=False)
         return chain
 
-    def _nearest(self, shape: QueryShape, compiled: Compiled) -> Operator:
+    def _nearest(self, spec: NearestSpec, compiled: Compiled) -> Operator:
+        shape = compiled.shape
         among = Among(
             self._stores.subjects[compiled.subject],
             shape.subject,
@@ -174,11 +205,15 @@ class Chains:
             is_merged(shape, self._matrix),
             self._threads,
         )
+        if spec.is_group:
+            return GroupNearest(among, self._stores.focals)
         return Nearest(among, self._stores.focals)
 
     def _stream_join(self, spec: StreamJoinSpec, chain: Chain, asked: Query) -> Operator:
         if isinstance(spec, NearestJoinSpec):
             return self._nearest_join(spec)
+        if isinstance(spec, ReverseSpec):
+            return self._reverse(spec)
         elements = [
             elements_of(spec, i, asked, self._stores, self.partner) for i in range(spec.width)
         ]
@@ -197,6 +232,22 @@ class Chains:
             for source in (spec.rank.around, spec.rank.among)
         )
         return NearestJoin(spec, centers, candidates, self._threads)
+
+    def _reverse(self, spec: ReverseSpec) -> Operator:
+        stores, relation = self._stores, spec.sources[spec.subject].relation
+        placed = placed_of(spec, spec.subject, stores, self.partner)
+        mine = led = texts = None
+        if isinstance(relation, Stream):
+            texts = stores.texts(stores.subjects[relation.name])
+        else:
+            placed.load()
+            every = np.arange(len(placed.places))
+            own = stores.place.has_objects(every, None)
+            mine = every if own is None else every[own]
+        if spec.led is not None and spec.shown[spec.led]:
+            name = spec.sources[spec.led].relation.name
+            led = StoredVersions(name, stores.holding(name))
+        return ReverseNearest(spec, placed, mine, led, stores.focals, texts, self._threads)
 
     # What is held
 
@@ -252,11 +303,11 @@ class Chains:
             for chain in self
         )
 
-    def nearest(self) -> list[Nearest]:
-        """All kNN operators."""
+    def nearest(self) -> list[Choosing]:
+        """All operators that choose who is near."""
         return [operator for chain in self for operator in nearest_of(chain)]
 
 
-def nearest_of(chain: Chain) -> list[Nearest]:
-    """The kNN operators of a chain."""
-    return [operator for operator in chain.operators if isinstance(operator, Nearest)]
+def nearest_of(chain: Chain) -> list[Choosing]:
+    """The operators of a chain that choose who is near."""
+    return [operator for operator in chain.operators if isinstance(operator, Choosing)]

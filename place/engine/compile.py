@@ -293,7 +293,7 @@ def _shape_of(
     if joins is not None and has_order:
         lower.append(replace(joins, only_qualifies=True))
     if clauses.nearest is not None:
-        lower.append(NearestSpec(asked.subject))
+        lower.append(NearestSpec(asked.subject, clauses.nearest.nearest.group is not None))
     if clauses.window is not None:
         lower.append(WindowSpec(asked.subject, clauses.window.window))
     if joins is not None:

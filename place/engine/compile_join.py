@@ -20,6 +20,7 @@ from place.engine.operator_specs import (
     NearestJoinSpec,
     ProjectSpec,
     RankSpec,
+    ReverseSpec,
     Spec,
     StreamJoinSpec,
 )
@@ -47,7 +48,9 @@ METHODS = ("HASH", "GRID", "CLUSTERS", "BITMAPS", "SCAN")
 def compile_join(asked: Query) -> Compiled:
     """What a cell makes of a query that joins."""
     sources, focals = asked.sources, _focals_of(asked.sources)
-    conditions = [*conjuncts(asked.where), *_of_keys(asked, sources)]
+    conditions = list(conjuncts(asked.where))
+    if asked.nearest is None or not asked.nearest.is_reverse:  # which knows its focal object
+        conditions += _of_keys(asked, sources)
     area = _area(asked, focals)
     rank = _rank(asked, focals)
     spread = _spread(asked)
@@ -56,26 +59,28 @@ def compile_join(asked: Query) -> Compiled:
     width = len(sources)
     constants = Abstraction(width)
     is_nearest = _is_nearest(asked, conditions)
-    shown = _shown(asked, sources, None) if is_nearest else read
+    is_reverse = asked.nearest is not None and asked.nearest.is_reverse
+    is_alone = is_nearest or is_reverse
+    shown = _shown(asked, sources, None) if is_alone else read
     # Rows have only what is read of them above, which is more where combinations are ranked.
-    is_ranked = rank is not None and not is_nearest
+    is_ranked = rank is not None and not is_alone
     sent = needed if is_ranked else tuple(tuple(sorted(columns)) for columns in shown)
     has_objects = all(source.window is None for source in sources)
     asks = tuple(_put(c, needed) for c in conditions if not _keeps_apart(c, sources))
     join = StreamJoinSpec(
         tuple(
-            ElementSpec(source.relation, source.window, i == spread)
+            ElementSpec(source.relation, source.window, i == spread and not is_reverse)
             for i, source in enumerate(sources)
         ),
         needed,
         tuple(
             tuple(needed[i].index(c) for c in sorted(columns)) for i, columns in enumerate(shown)
         ),
-        asks if is_nearest else constants.of_all([_put(c, needed) for c in conditions]),
+        asks if is_alone else constants.of_all([_put(c, needed) for c in conditions]),
         width,
         asked.space,
         area,
-        rank,
+        None if is_reverse else rank,
         asked.hint.lower() if asked.hint in METHODS else None,
     )
     lower: list[Spec] = [join]
@@ -85,6 +90,10 @@ def compile_join(asked: Query) -> Compiled:
         given = {field.name: getattr(join, field.name) for field in fields(join)}
         is_apart = len(asks) < len(conditions)
         lower = [NearestJoinSpec(**given, k=asked.nearest.k, is_apart=is_apart)]
+    elif is_reverse:
+        given = {field.name: getattr(join, field.name) for field in fields(join)}
+        led = next((i for i, source in enumerate(sources) if source.is_hidden), None)
+        lower = [ReverseSpec(**given, subject=asked.subject, led=led)]
     elif rank is not None and rank.each == spread:
         lower.append(NearestEachSpec())
     elif rank is not None:
@@ -206,8 +215,16 @@ def _rank(asked: Query, focals: dict[Focal, int]) -> RankSpec | None:
     among = asked.subject if nearest.among is None else nearest.among
     if nearest.around is not None:
         return RankSpec(among, nearest.around, None, nearest.around)
+    if nearest.is_reverse:
+        led = None if nearest.focal is None else focals[nearest.focal]
+        return RankSpec(among, led, None, None)
     if nearest.focal is not None:
         return RankSpec(among, focals[nearest.focal], None, None)
+    if nearest.group is not None:
+        places = tuple(
+            focals[place] if isinstance(place, Focal) else place for place in nearest.group.places
+        )
+        return RankSpec(among, None, None, None, nearest.group.total, places)
     return RankSpec(among, None, nearest.point, None)
 
 
@@ -216,6 +233,8 @@ def _spread(asked: Query) -> int:
     first stream."""
     if asked.nearest is not None and asked.nearest.around is not None:
         return asked.nearest.around
+    if asked.nearest is not None and asked.nearest.is_reverse:
+        return asked.subject
     streams = (i for i, source in enumerate(asked.sources) if source.is_stream)
     return next(streams, 0)
 
@@ -231,9 +250,8 @@ def _shown(asked: Query, sources: Sequence[Source], rank: RankSpec | None) -> li
             shown[column.source].add(column.index)
     if rank is not None:
         shown[rank.among].add(_key_of(sources[rank.among].relation))
-        for source in (rank.among, rank.around):
-            if source is not None:
-                shown[source] |= _place_of(sources[source].relation)
+        for source in (rank.among, *rank.around_sources):
+            shown[source] |= _place_of(sources[source].relation)
     return shown
 
 

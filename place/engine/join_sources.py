@@ -10,7 +10,7 @@ from place.engine.areas import FixedArea, lies_around
 from place.engine.columns import Columns, Dictionary
 from place.engine.elements import Elements, Passes
 from place.engine.object_elements import ObjectElements, TableElements
-from place.engine.operator_specs import StreamJoinSpec
+from place.engine.operator_specs import ReverseSpec, StreamJoinSpec
 from place.engine.placed_elements import Placed, PlacedObjects, PlacedRows
 from place.engine.stored_versions import StoredVersions
 from place.engine.stores import Stores
@@ -79,7 +79,7 @@ def placed_of(spec: StreamJoinSpec, source: int, stores: Stores, partner: Partne
 def _passes(spec: StreamJoinSpec, source: int, dictionary: Dictionary) -> Passes | None:
     """What is asked of a source alone; None for nothing."""
     asked = [c for c in spec.conditions if sources_of(c) == {source}]
-    if spec.sources[source].is_spread:
+    if spec.sources[source].is_spread or isinstance(spec, ReverseSpec):
         asked += [c for c in spec.conditions if not sources_of(c)]
     condition, area = conjunction(asked), area_of(spec, source)
     if condition is None:

@@ -50,12 +50,24 @@ class AreaSpec:
 @dataclass(frozen=True)
 class RankSpec:
     """By what kNN of a join chooses: the elements of `among` by their distance to those of `around`
-    (or to a point), for each element of the source `each`, or for the query as a whole."""
+    (or to a point), for each element of the source `each`, or for the query as a whole.
+
+    Around a group it is the `total` of the distances to `places`: points, and sources of one
+    element each.
+    """
 
     among: int
     around: int | None
     point: tuple[float, float] | None
     each: int | None
+    total: str | None = None
+    places: tuple[tuple[float, float] | int, ...] = ()
+
+    @property
+    def around_sources(self) -> tuple[int, ...]:
+        """The sources of which it reads where their elements are."""
+        led = tuple(place for place in self.places if isinstance(place, int))
+        return led if self.around is None else (self.around,)
 
 
 @dataclass(frozen=True)
@@ -90,15 +102,28 @@ class NearestJoinSpec(StreamJoinSpec):
 
 
 @dataclass(frozen=True)
+class ReverseSpec(StreamJoinSpec):
+    """The elements of a source to whom the place of a query is one of the k nearest; `led` is the
+    source of its focal object.
+
+    It holds the constants of conditions: queries that differ in them have circles of their own.
+    """
+
+    subject: int
+    led: int | None
+
+
+@dataclass(frozen=True)
 class NearestEachSpec:
     """Of the combinations of each centre those with the nearest elements."""
 
 
 @dataclass(frozen=True)
 class NearestSpec:
-    """The nearest objects to the centre of each query."""
+    """The nearest objects to the centre of each query, or to its group of places."""
 
     subject: int
+    is_group: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,6 +186,7 @@ Spec = (
     JoinSpec
     | StreamJoinSpec
     | NearestJoinSpec
+    | ReverseSpec
     | NearestEachSpec
     | NearestSpec
     | DwellSpec

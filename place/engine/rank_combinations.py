@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
 from place.engine.columns import Columns, Dictionary
 from place.engine.combinations import Combinations
 from place.engine.elements import Elements
-from place.engine.operator_specs import StreamJoinSpec
+from place.engine.operator_specs import RankSpec, StreamJoinSpec
 from place.kernels.arrays import Floats
-from place.kernels.distances import measures
+from place.kernels.distances import distances, measures
 from place.model.schema import Column, Relation
 from place.model.space import Space
 from place.model.types import Type
@@ -46,14 +47,7 @@ def ranks_of(
     assert chosen is not None
     assert ids is not None
     x, y = _places(relation, needed, chosen)
-    if rank.around is None:
-        assert rank.point is not None
-        cx, cy = (np.full(count, float(value)) for value in rank.point)
-    else:
-        center = rows[rank.around]
-        assert center is not None
-        cx, cy = _places(spec.sources[rank.around].relation, spec.needed[rank.around], center)
-    near = measures(cx, cy, x, y, spec.space is Space.WGS84)
+    near = _far(spec, rank, rows, x, y)
     key = needed.index(0 if relation.key is None else relation.key)
     made = Columns((), dictionary, 0)
     made.columns = (*group.columns, *_chosen_by(chosen.columns[key]))
@@ -61,6 +55,29 @@ def ranks_of(
     made.values = [*group.values, near, chosen.values[key], number.values[1]]
     made.nulls = [*group.nulls, np.isnan(near), chosen.nulls[key], number.nulls[1]]
     return made
+
+
+def _far(
+    spec: StreamJoinSpec, rank: RankSpec, rows: Sequence[Columns | None], x: Floats, y: Floats
+) -> Floats:
+    """How far places are from the centre of kNN by its measure, or from its group of places."""
+    is_sphere = spec.space is Space.WGS84
+
+    def where(place: tuple[float, float] | int) -> tuple[Floats, Floats]:
+        if not isinstance(place, int):
+            return np.full(len(x), place[0]), np.full(len(x), place[1])
+        center = rows[place]
+        assert center is not None
+        return _places(spec.sources[place].relation, spec.needed[place], center)
+
+    if rank.total is None:
+        place = rank.point if rank.around is None else rank.around
+        assert place is not None
+        found: Floats = measures(*where(place), x, y, is_sphere)
+        return found
+    total = {"SUM": np.add, "MAX": np.maximum, "MIN": np.minimum}[rank.total]
+    parts = (distances(*where(place), x, y, is_sphere) for place in rank.places)
+    return reduce(total, parts)
 
 
 def columns_of_ranks(spec: StreamJoinSpec) -> tuple[Column, ...]:

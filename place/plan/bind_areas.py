@@ -123,7 +123,7 @@ def check_stays(query: Query, clause: InsideClause | None) -> None:
     relation = query.sources[query.subject].relation
     beside = {
         "a region that moves": clause.dwell is None and clause.focal is not None,
-        "kNN": query.nearest is not None,
+        "kNN" if query.nearest is None else query.nearest.name: query.nearest is not None,
         "WINDOW": len(query.windows) > 0,
         "a query table": query.query_table is not None,
         "several streams": query.is_join,

@@ -1,4 +1,4 @@
-"""Whose objects a query reads: only a stream with a KEY has any.
+"""Whose objects a query reads, and which object leads it: only a stream with a KEY has any.
 
 A stream without KEY has readings alone, which windows hold. Each clause that needs its objects says
 so in the same words.
@@ -6,8 +6,13 @@ so in the same words.
 
 from __future__ import annotations
 
-from place.model.schema import Stream
-from place.plan.query import Query
+from place.model.schema import Stream, Table
+from place.model.space import Space
+from place.model.types import Type, ValueMismatch, coerce
+from place.plan.bind_place import need_one_space
+from place.plan.catalog import Catalog
+from place.plan.query import Focal, Query, Source
+from place.sql import statements as s
 from place.sql.statements import Position, Select, wrong
 
 
@@ -46,3 +51,44 @@ def check_objects(query: Query, select: Select) -> None:
                 at,
                 hint="add WINDOW 1 MINUTE or WINDOW 100 ROWS, or declare a KEY: (id BIGINT KEY, …)",
             )
+
+
+def bind_focal(
+    catalog: Catalog,
+    focal: s.Focal,
+    sources: tuple[Source, ...],
+    subject: int,
+    space: Space,
+    clause: str,
+) -> Focal:
+    """The focal object: of the stream in FROM, or of the stream named by OF."""
+    relation = sources[subject].relation
+    stream = catalog.find("stream", focal.stream) if focal.stream else relation
+    if isinstance(stream, Table):
+        raise wrong(
+            f'the focal object of a query over table "{stream.name}" is of a stream',
+            focal.key.at,
+            expected="the name of its stream",
+            hint=f"write {clause} ('M', … {focal.key.value} OF stream …)",
+        )
+    key = need_key(stream, focal.key.at, "that could lead a query")
+    if stream.x is None:
+        raise wrong(
+            f'stream "{stream.name}" has no columns x and y, so its objects lead no query',
+            focal.stream.at if focal.stream else focal.key.at,
+        )
+    need_one_space(stream, relation, focal.stream.at if focal.stream else focal.key.at)
+    key_column = stream.columns[key]
+    value = focal.key.value
+    try:
+        if isinstance(value, str) and key_column.type is Type.BIGINT:
+            raise ValueMismatch(f"'{value}' is not a BIGINT")
+        named = coerce(value, key_column.type)
+    except ValueMismatch:
+        raise wrong(
+            f'{value!r} is not the id of an object of stream "{stream.name}"',
+            focal.key.at,
+            expected=f'a {key_column.type.value} ("{key_column.name}")',
+            hint="write INSIDE ('M', id, xdist, ydist), INSIDE ('M', id, r) or kNN ('M', k, id)",
+        ) from None
+    return Focal(stream.name, named)  # type: ignore[arg-type]

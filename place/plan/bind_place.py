@@ -9,7 +9,7 @@ from sqlglot import exp
 from place.errors import suggestion
 from place.model.schema import LATITUDES, LONGITUDES, Relation, Stream, find_column
 from place.model.shape import Circle, ShapeError, settle
-from place.model.space import Space
+from place.model.space import Point, Space
 from place.model.types import Type
 from place.plan.expression import Column, Constant, Distance, Expression, show
 from place.plan.query import Source
@@ -140,15 +140,15 @@ def _source(node: exp.Column, sources: tuple[Source, ...], at: Position | None) 
         raise wrong(f'"{node.name}" is not in FROM', at, hint=hint)
     if not hidden:
         raise wrong(
-            "FOCAL is the focal object of INSIDE or kNN, and this query has none",
+            "FOCAL is the focal object of INSIDE, kNN or RNN, and this query has none",
             at,
             hint="write INSIDE ('M', id, r) or kNN ('M', k, id), or DISTANCE(a, POINT (x, y))",
         )
     if len(hidden) > 1:
         raise wrong(
-            "INSIDE and kNN follow different objects, so FOCAL may be either",
+            "the query follows several objects, so FOCAL may be any of them",
             at,
-            hint="let both follow the same object, or register two queries",
+            hint="let INSIDE and kNN follow the same object, or register a query for each",
         )
     return hidden[0]
 
@@ -159,7 +159,12 @@ def _check_point(place: Place, space: Space, at: Position | None) -> None:
     if relation is None and isinstance(x, Constant) and isinstance(y, Constant):
         if x.value is None or y.value is None:
             return
-        try:
-            settle(Circle(float(x.value), float(y.value), 0.0), space)
-        except ShapeError as error:
-            raise wrong(error.message, at) from None
+        check_place((float(x.value), float(y.value)), space, at)
+
+
+def check_place(point: Point, space: Space, at: Position | None) -> None:
+    """Raise a StatementError if numbers are no place of a space."""
+    try:
+        settle(Circle(*point, 0.0), space)
+    except ShapeError as error:
+        raise wrong(error.message, at) from None

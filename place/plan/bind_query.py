@@ -11,11 +11,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from place.errors import PlaceError
-from place.model.schema import Table, lasting
+from place.model.schema import lasting
 from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, make_ring, settle
 from place.model.space import Space
 from place.model.time import parse_timestamp
-from place.model.types import Type, ValueMismatch, coerce
 from place.plan.bind_areas import bind_areas, bind_confirm, bind_dwell, bind_leave, check_stays
 from place.plan.bind_expression import ExpressionBinder
 from place.plan.bind_from import (
@@ -23,20 +22,18 @@ from place.plan.bind_from import (
     bind_window,
     check_streams,
     find_subject,
-    not_in_from,
     place_window,
 )
-from place.plan.bind_objects import check_objects, need_key
+from place.plan.bind_nearest import bind_nearest, check_nearest
+from place.plan.bind_objects import bind_focal, check_objects
 from place.plan.bind_outputs import bind_outputs
 from place.plan.bind_place import FOCAL, need_one_space, need_position
 from place.plan.bind_possible import check_possible
 from place.plan.bind_query_table import bind_query_table
 from place.plan.catalog import Catalog, fold
 from place.plan.expression import conjunction, conjuncts, sources_of
-from place.plan.limits import check_neighbours
 from place.plan.query import Around, Focal, Nearest, Query, Source
 from place.sql import statements as s
-from place.sql.limits import current
 from place.sql.statements import Inside, Select, position_of, wrong
 
 FILTER_HINTS = ("INSIDE FIRST", "INSIDE LAST")
@@ -92,6 +89,7 @@ def bind_query(catalog: Catalog, name: str, select: Select) -> Query:
         leave=bind_leave(select.inside),
         confirm=bind_confirm(select.inside),
     )
+    check_nearest(query, select.nearest)
     query = _with_focals(catalog, place_window(query, select))
     check_objects(query, select)
     _check_combinations(query, select, predicates)
@@ -103,8 +101,8 @@ def _hidden(
     catalog: Catalog, inside: Shape | Around | None, nearest: Nearest | None
 ) -> tuple[Source, ...]:
     """The focal objects of a query as sources, in case that DISTANCE reads FOCAL."""
-    focals = [inside.focal] if isinstance(inside, Around) else []
-    focals += [nearest.focal] if nearest is not None and nearest.focal is not None else []
+    focals: list[Focal] = [inside.focal] if isinstance(inside, Around) else []
+    focals += nearest.focals if nearest is not None else ()
     return tuple(
         Source(FOCAL, lasting(catalog.streams[fold(focal.stream)]), key=focal.key)
         for focal in dict.fromkeys(focals)
@@ -130,25 +128,6 @@ def _with_focals(catalog: Catalog, query: Query) -> Query:
 
 def _check_combinations(query: Query, select: Select, predicates: list[Inside]) -> None:
     """Raise a StatementError where clauses have no meaning together."""
-    nearest = query.nearest
-    if nearest is not None:
-        at = select.nearest.at if select.nearest else None
-        chosen = query.subject if nearest.among is None else nearest.among
-        if query.window is not None or query.sources[chosen].window is not None:
-            raise wrong(
-                "kNN cannot be combined with WINDOW",
-                at,
-                hint="kNN speaks of objects now, a window holds readings"
-                if nearest.among is None
-                else f'kNN takes the nearest of "{query.sources[chosen].alias}", which are objects'
-                " now; a window holds readings",
-            )
-        if query.query_table is not None:
-            raise wrong(
-                "kNN cannot be combined with a query table",
-                at,
-                hint="register one kNN query for each focal object",
-            )
     if query.query_table is not None and query.is_join:
         hidden = any(source.is_hidden for source in query.sources)
         raise wrong(
@@ -221,7 +200,7 @@ def split_where(where: exp.Expr | None) -> tuple[list[exp.Expr], list[Inside]]:
     return plain, predicates
 
 
-# INSIDE and kNN
+# INSIDE
 
 
 def make_shape(spec: s.ShapeSpec) -> Shape:
@@ -272,104 +251,5 @@ def bind_inside(
     for extent in clause.extents:
         if extent < 0:
             raise wrong(f"a length cannot be negative: {extent:g}", clause.at)
-    focal = _bind_focal(catalog, clause.focal, sources, subject, space, "INSIDE")
+    focal = bind_focal(catalog, clause.focal, sources, subject, space, "INSIDE")
     return Around(focal, clause.extents)
-
-
-def bind_nearest(
-    catalog: Catalog,
-    clause: s.NearestClause | None,
-    sources: tuple[Source, ...],
-    subject: int,
-    space: Space,
-) -> Nearest | None:
-    """The k nearest that kNN asks for, or a StatementError."""
-    if clause is None:
-        return None
-    k = clause.k.value
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise wrong(
-            f"kNN asks for {k if isinstance(k, int | float) else repr(k)} neighbours",
-            clause.k.at,
-            expected=f"a whole number from 1 to {current().neighbours:,}",
-        )
-    check_neighbours(k, clause.k.at)
-    if clause.around is not None:
-        return _bind_each(clause, clause.around, k, sources)
-    need_position(sources[subject].relation, clause.at, "kNN")
-    if clause.focal is not None:
-        focal = _bind_focal(catalog, clause.focal, sources, subject, space, "kNN")
-        return Nearest(k, None, focal)
-    if clause.point is None:
-        raise wrong("kNN has no point", clause.at)
-    settled(Circle(*clause.point, 0.0), space, clause.at)
-    return Nearest(k, clause.point, None)
-
-
-def _bind_each(
-    clause: s.NearestClause, around: s.Name, k: int, sources: tuple[Source, ...]
-) -> Nearest:
-    """`kNN (k, name)`: the k nearest of another source around each element of this one."""
-    named = [i for i, s in enumerate(sources) if s.alias.casefold() == around.text.casefold()]
-    if not named:
-        raise not_in_from(around, sources)
-    (centre,) = named
-    need_position(sources[centre].relation, around.at, "kNN")
-    others = [
-        i
-        for i, s in enumerate(sources)
-        if i != centre and not s.is_hidden and None not in (s.relation.x, s.relation.y)
-    ]
-    streams = [i for i in others if sources[i].is_stream]
-    if not others:
-        raise wrong(
-            f'kNN around "{around.text}" has nobody to choose from',
-            clause.at,
-            expected="another relation with x and y in FROM",
-            hint=f"write FROM {sources[centre].relation.name} {around.text}, Drivers d …"
-            f" kNN ({k}, {around.text})",
-        )
-    among = next(iter(streams), others[0])
-    need_one_space(sources[among].relation, sources[centre].relation, around.at)
-    return Nearest(k, None, None, centre, among)
-
-
-def _bind_focal(
-    catalog: Catalog,
-    focal: s.Focal,
-    sources: tuple[Source, ...],
-    subject: int,
-    space: Space,
-    clause: str,
-) -> Focal:
-    """The focal object: of the stream in FROM, or of the stream named by OF."""
-    relation = sources[subject].relation
-    stream = catalog.find("stream", focal.stream) if focal.stream else relation
-    if isinstance(stream, Table):
-        raise wrong(
-            f'the focal object of a query over table "{stream.name}" is of a stream',
-            focal.key.at,
-            expected="the name of its stream",
-            hint=f"write {clause} ('M', … {focal.key.value} OF stream …)",
-        )
-    key = need_key(stream, focal.key.at, "that could lead a query")
-    if stream.x is None:
-        raise wrong(
-            f'stream "{stream.name}" has no columns x and y, so its objects lead no query',
-            focal.stream.at if focal.stream else focal.key.at,
-        )
-    need_one_space(stream, relation, focal.stream.at if focal.stream else focal.key.at)
-    key_column = stream.columns[key]
-    value = focal.key.value
-    try:
-        if isinstance(value, str) and key_column.type is Type.BIGINT:
-            raise ValueMismatch(f"'{value}' is not a BIGINT")
-        named = coerce(value, key_column.type)
-    except ValueMismatch:
-        raise wrong(
-            f'{value!r} is not the id of an object of stream "{stream.name}"',
-            focal.key.at,
-            expected=f'a {key_column.type.value} ("{key_column.name}")',
-            hint="write INSIDE ('M', id, xdist, ydist), INSIDE ('M', id, r) or kNN ('M', k, id)",
-        ) from None
-    return Focal(stream.name, named)  # type: ignore[arg-type]

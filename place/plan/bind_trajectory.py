@@ -96,7 +96,7 @@ def _check_clauses(select: Select, at: Position | None) -> None:
         raise wrong("a trajectory is of the objects of one stream", at, hint=FORM)
     inside = select.inside
     for clause, name in (
-        (select.nearest, "kNN"),
+        (select.nearest, "kNN" if select.nearest is None else select.nearest.name),
         (select.window, "WINDOW"),
         (inside if inside is not None and inside.focal is not None else None, "a moving INSIDE"),
         (inside if inside is not None and inside.dwell is not None else None, "INSIDE … FOR"),

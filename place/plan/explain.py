@@ -231,10 +231,14 @@ def _describe(plan: Plan, node: Node) -> str:
             return "Pair each reading with the one before"
         case Join(condition=condition):
             return f"Join {'every combination' if condition is None else show(condition)}"
+        case JoinElements(condition=condition, others=()):
+            return "All elements" if condition is None else f"Elements with {show(condition)}"
         case JoinElements(condition=condition):
             return f"Join elements {'of all' if condition is None else show(condition)}"
         case NearestK(nearest=nearest):
-            return f"Nearest {_show_nearest(plan, nearest)}"
+            return f"{'Reverse nearest' if nearest.is_reverse else 'Nearest'} " + _show_nearest(
+                plan, nearest
+            )
         case SlideWindow(window=window):
             return f"Window {_show_window(window)}"
         case Group(groups=groups, aggregates=aggregates, having=having):
@@ -252,10 +256,17 @@ def _show_nearest(plan: Plan, nearest: Nearest) -> str:
     if nearest.around is not None and nearest.among is not None:
         names = [source.alias for source in plan.query.sources]
         return f"{nearest.k} of {names[nearest.among]} to each of {names[nearest.around]}"
-    if nearest.focal is not None:
-        return f"{nearest.k} to {show_focal(nearest.focal)}"
-    x, y = nearest.point or (0.0, 0.0)
-    return f"{nearest.k} to ({x:g}, {y:g})"
+    if nearest.group is not None:
+        places = ", ".join(_show_place(place) for place in nearest.group.places)
+        return f"{nearest.k} by the {nearest.group.total} of distances to {places}"
+    place = nearest.focal or nearest.point or (0.0, 0.0)
+    return f"{nearest.k} {'of' if nearest.is_reverse else 'to'} {_show_place(place)}"
+
+
+def _show_place(place: Focal | tuple[float, float]) -> str:
+    if isinstance(place, Focal):
+        return show_focal(place)
+    return f"({place[0]:g}, {place[1]:g})"
 
 
 def _show_window(window: Window) -> str:

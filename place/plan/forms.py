@@ -18,8 +18,9 @@ from typing import Any
 
 from place.errors import PlaceError
 from place.model.types import coerce
+from place.plan.bind_nearest import bind_nearest
 from place.plan.bind_possible import check_possible
-from place.plan.bind_query import bind_inside, bind_nearest, bind_query, moment_of
+from place.plan.bind_query import bind_inside, bind_query, moment_of
 from place.plan.catalog import Catalog, fold
 from place.plan.expression import Constant, conjuncts
 from place.plan.query import Query, Source
@@ -227,7 +228,7 @@ def _named(query: Query) -> tuple[Source, ...]:
 def _follow(query: Query, made: Query) -> tuple[Source, ...]:
     """The sources of a query with the focal objects of another one of its form."""
     if len({*query.focals}) != len({*made.focals}):
-        raise PlaceError("INSIDE and kNN follow one object here and two there")
+        raise PlaceError("INSIDE and kNN follow more objects here than there")
     keys = {
         (fold(old.stream), old.key): new.key
         for old, new in zip(query.focals, made.focals, strict=True)
@@ -320,6 +321,8 @@ def _count(clause: s.InsideClause | s.NearestClause) -> int:
     if isinstance(clause, s.NearestClause):
         if clause.around is not None:
             return 1
+        if clause.group is not None:
+            return 1 + sum(1 if isinstance(p, s.Focal) else 2 for p in clause.group.places)
         return 3 if clause.focal is None else 2
     if clause.shape is not None:
         return len(clause.shape.numbers) + 2 * sum(map(len, clause.shape.rings))
@@ -343,6 +346,15 @@ def _nearest_with(clause: s.NearestClause, values: list[Any]) -> s.NearestClause
     k = replace(clause.k, value=values[0])
     if clause.around is not None:
         return replace(clause, k=k)
+    if clause.group is not None:
+        rest = iter(values[1:])
+        places = tuple(
+            replace(place, key=replace(place.key, value=next(rest)))
+            if isinstance(place, s.Focal)
+            else (float(next(rest)), float(next(rest)))
+            for place in clause.group.places
+        )
+        return replace(clause, k=k, group=replace(clause.group, places=places))
     if clause.focal is None:
         return replace(clause, k=k, point=(float(values[1]), float(values[2])))
     focal = replace(clause.focal, key=replace(clause.focal.key, value=values[1]))

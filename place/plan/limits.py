@@ -45,9 +45,10 @@ _SMALLER = "ask for fewer columns, or for fewer rows by WHERE or INSIDE"
 # The sizes of clauses
 
 
-def check_neighbours(k: int, at: s.Position) -> None:
-    """The k of kNN."""
-    check("neighbours", k, "kNN asks for {size} neighbours, more than {most}", at, "ask for fewer")
+def check_neighbours(k: int, clause: str, at: s.Position) -> None:
+    """The k of kNN or RNN."""
+    what = f"{clause} asks for {{size}} neighbours, more than {{most}}"
+    check("neighbours", k, what, at, "ask for fewer")
 
 
 def check_window_rows(rows: int, at: s.Position) -> None:
@@ -99,13 +100,23 @@ def check_cost(query: Query, catalog: Catalog, objects: Count, at: s.Position | 
     hint = "join by equality (WHERE a.id = b.id), or join fewer of them"
     others = "other elements" if query.is_join else "rows of tables"
     check("fanout", meets, f"one object would meet {{size}} {others}, more than {{most}}", at, hint)
+    if query.nearest is not None and query.nearest.is_reverse:
+        among = _elements(query, query.subject, catalog, objects)
+        check(
+            "work",
+            among * min(query.nearest.k, among),
+            "{size} neighbours of all objects would have to be kept, more than {most}",
+            at,
+            "ask for fewer neighbours",
+        )
     is_chosen = query.inside is not None or query.nearest is not None or query.query_table
     known, width = _known_rows(query), len(query.outputs) + len(conjuncts(query.where))
     if (is_chosen or meets == 1) and not known and width <= FEW:
         return
     count = _elements(query, query.subject, catalog, objects)
-    if query.nearest is not None and query.nearest.around is None:
-        count = min(count, query.nearest.k)
+    nearest = query.nearest
+    if nearest is not None and nearest.around is None and not nearest.is_reverse:
+        count = min(count, nearest.k)
     if known:
         check(
             "answer",

@@ -70,8 +70,18 @@ class Around:
 
 
 @dataclass(frozen=True)
+class PlaceGroup:
+    """Several places, points and focal objects, and what of the distances to them counts: their
+    SUM, MAX or MIN."""
+
+    total: str
+    places: tuple[tuple[float, float] | Focal, ...]
+
+
+@dataclass(frozen=True)
 class Nearest:
-    """The k nearest to a fixed point, to a focal object, or to each element of a source.
+    """The k nearest to a fixed point, to a focal object, to each element of a source, or to a group
+    of places; or those of whose k nearest a point or a focal object is one.
 
     `around` is the source whose elements are centres (`kNN (3, calls)`), and `among` the source
     whose elements are chosen; None is the query's subject.
@@ -82,6 +92,20 @@ class Nearest:
     focal: Focal | None
     around: int | None = None
     among: int | None = None
+    group: PlaceGroup | None = None
+    is_reverse: bool = False
+
+    @property
+    def name(self) -> str:
+        """What its clause is called."""
+        return "RNN" if self.is_reverse else "kNN"
+
+    @property
+    def focals(self) -> tuple[Focal, ...]:
+        """Its focal object, or those of its group."""
+        if self.group is not None:
+            return tuple(place for place in self.group.places if isinstance(place, Focal))
+        return () if self.focal is None else (self.focal,)
 
 
 @dataclass(frozen=True)
@@ -182,8 +206,7 @@ class Query:
     def focals(self) -> tuple[Focal, ...]:
         """All focal objects; INSIDE and kNN may follow different ones."""
         inside = (self.inside.focal,) if isinstance(self.inside, Around) else ()
-        nearest = (self.nearest.focal,) if self.nearest and self.nearest.focal else ()
-        return inside + nearest
+        return inside + (() if self.nearest is None else self.nearest.focals)
 
     @property
     def needs_all_objects(self) -> bool:
@@ -196,14 +219,17 @@ class Query:
 
     @cached_property
     def is_join(self) -> bool:
-        """Do elements of several streams meet, or readings of a source's own window?
+        """Do elements of several streams meet, or readings of a source's own window? With RNN the
+        objects of one stream meet each other.
 
         Such a query is answered by the join of elements. One stream beside tables, a query table or
         `WINDOW PREVIOUS` is answered by the region join instead, and a trigger by neither.
         """
         if self.trigger is not None:
             return False
-        if self.nearest is not None and self.nearest.around is not None:
+        if self.nearest is not None and (
+            self.nearest.around is not None or self.nearest.is_reverse
+        ):
             return True
         if any(source.window is not None or source.is_hidden for source in self.sources):
             return True

@@ -38,6 +38,8 @@ def asks_nearest(question: Question) -> bool:
         question.until is None
         and query.nearest is not None
         and query.nearest.around is None
+        and query.nearest.group is None
+        and not query.nearest.is_reverse
         and query.inside is None
         and query.query_table is None
         and len(query.sources) == 1

@@ -20,12 +20,12 @@ from place.model.reading import Key, Reading
 from place.model.regions import around, region_of
 from place.model.schema import Relation, Stream, Table
 from place.model.shape import Circle, Polygon, Rectangle, Shape, ShapeError, contains
-from place.model.space import Space, measure
 from place.model.time import BEGINNING, ceil_to
 from place.model.types import Row, Value
 from place.plan.catalog import Catalog, fold
 from place.plan.evaluate import aggregate, evaluate
 from place.plan.query import Around, Focal, Query, Source, Window
+from place.runtime.reference_nearest import nearest_to, nearest_together, reverse_nearest
 
 Point = tuple[float, float]
 Trace = dict[str, int]
@@ -356,33 +356,34 @@ def answer(query: Query, world: World, t: int, trace: Trace | None = None) -> An
 
 
 def nearest(query: Query, world: World, candidates: list[Subject], t: int) -> set[Subject]:
-    """The k nearest to the point of kNN, or to its focal object."""
+    """Of candidates those that kNN or RNN chooses: around a point or a focal object, or around a
+    group of both."""
     clause = query.nearest
     if clause is None:
         raise InternalError("a query without kNN has no nearest")
-    center = clause.point
-    if clause.focal is not None:
-        center = position(world, clause.focal.stream, clause.focal.key, t)
     relation = query.sources[query.subject].relation
-    return nearest_to(center, clause.k, query.space, relation, candidates)
-
-
-def nearest_to(
-    center: Point | None, k: int, space: Space, relation: Relation, candidates: list[Subject]
-) -> set[Subject]:
-    """The k nearest to a place, by distance and then by key (GPAC, section 4.2)."""
-    if center is None:
+    placed = placed_of(relation, candidates)
+    written = (clause.focal or clause.point,) if clause.group is None else clause.group.places
+    centers = [
+        position(world, place.stream, place.key, t) if isinstance(place, Focal) else place
+        for place in written
+    ]
+    there = [center for center in centers if center is not None]
+    if len(there) < len(centers):
         return set()
-    ranked = []
-    for subject in set(candidates):
-        point = point_of(relation, subject.row)
-        if point is not None:
-            distance = measure(space, *center, *point)
-            key = subject.key
-            rank = (distance, key is not None, 0 if key is None else key, subject.order)
-            ranked.append((rank, subject))
-    ranked.sort(key=lambda pair: pair[0])
-    return {subject for _, subject in ranked[:k]}
+    if clause.group is not None:
+        return nearest_together(there, clause.group.total, clause.k, query.space, placed)
+    if clause.is_reverse:
+        focal = clause.focal if clause.focal and clause.focal.stream == relation.name else None
+        key = None if focal is None else focal.key
+        return reverse_nearest(there[0], key, clause.k, query.space, placed)
+    return nearest_to(there[0], clause.k, query.space, placed)
+
+
+def placed_of(relation: Relation, candidates: list[Subject]) -> dict[Subject, Point]:
+    """The different ones that have a place, and where they are."""
+    places = {subject: point_of(relation, subject.row) for subject in candidates}
+    return {subject: point for subject, point in places.items() if point is not None}
 
 
 # Streams that meet (docs/design.md, "Streams meet"; Spatial Join CQ, section 3)
@@ -431,7 +432,9 @@ def nearest_of_each(query: Query, met: list[tuple[Subject, ...]]) -> list[tuple[
     for centre, theirs in by_centre.items():
         candidates = [each[clause.among] for each in theirs]
         place = point_of(around, centre.row)
-        near = nearest_to(place, clause.k, query.space, among, candidates)
+        if place is None:
+            continue
+        near = nearest_to(place, clause.k, query.space, placed_of(among, candidates))
         kept += [each for each in theirs if each[clause.among] in near]
     return kept
 

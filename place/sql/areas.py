@@ -192,6 +192,10 @@ class AreaParser(ExpressionParser):
     def _focal(self, forms: str) -> Focal:
         if not self.symbol(TokenType.COMMA):
             self.fail(", and the id of the focal object", hint=f"write {forms}")
+        return self.parse_focal(forms)
+
+    def parse_focal(self, forms: str) -> Focal:
+        """`id`, or `id OF stream`: the focal object of a moving query."""
         key = self.literal("the id of the focal object")
         if key.value is None or isinstance(key.value, bool):
             raise wrong(

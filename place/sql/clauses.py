@@ -1,4 +1,4 @@
-"""The clauses of a SELECT: FROM, WHERE, INSIDE, kNN, WINDOW, GROUP BY and HAVING.
+"""The clauses of a SELECT: FROM, WHERE, INSIDE, kNN or RNN, WINDOW, GROUP BY and HAVING.
 
 Their order is their meaning (WHERE and INSIDE choose before kNN does), so it is fixed; GROUP BY
 and HAVING, which stand above all of them, may come before or after the spatial clauses.
@@ -12,14 +12,14 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from place.sql.areas import SEVERAL_AREAS, AreaParser, with_one_area
+from place.sql.areas import SEVERAL_AREAS, with_one_area
 from place.sql.limits import check_items
+from place.sql.neighbours import NeighbourParser
 from place.sql.past import PastParser
 from place.sql.statements import (
     FromItem,
     Literal,
     Name,
-    NearestClause,
     PastClause,
     Position,
     Select,
@@ -29,7 +29,6 @@ from place.sql.statements import (
     wrong,
 )
 
-NEAREST_FORMS = "kNN (k, x, y), kNN ('M', k, id) or kNN (k, name)"
 WINDOW_FORMS = "WINDOW 1 HOUR, WINDOW 100 ROWS or WINDOW PREVIOUS"
 
 _FOREIGN = {
@@ -46,7 +45,7 @@ _FOREIGN = {
 }
 
 
-class ClauseParser(AreaParser, PastParser):
+class ClauseParser(NeighbourParser, PastParser):
     """Parses a SELECT and its clauses."""
 
     spans: tuple[int, tuple[int, int] | None] = (0, None)
@@ -54,7 +53,7 @@ class ClauseParser(AreaParser, PastParser):
     WHERE is."""
 
     def parse_select(self) -> Select:
-        """SELECT … FROM … [AS OF] [WHERE] [INSIDE] [kNN] [WINDOW] [GROUP BY] [HAVING]."""
+        """SELECT … FROM … [AS OF] [WHERE] [INSIDE] [kNN or RNN] [WINDOW] [GROUP BY] [HAVING]."""
         found = self.parse_question()
         if isinstance(found, SelectTold):
             raise wrong(
@@ -97,9 +96,11 @@ class ClauseParser(AreaParser, PastParser):
             if self._begins_inside(token):
                 self._once(areas, "INSIDE", before=nearest or window, later="kNN and WINDOW")
                 areas = self.parse_expression()
-            elif self.peek("KNN"):
-                self._once(nearest, "kNN", before=window, later="WINDOW")
-                nearest = self._nearest()
+            elif self.peek("KNN", "RNN"):
+                word = "RNN" if self.peek("RNN") else "kNN"
+                self._once(nearest, "kNN or RNN", before=None, later="")
+                self._once(None, word, before=window, later="WINDOW")
+                nearest = self.parse_nearest(word)
             elif self.peek("WINDOW"):
                 self._once(window, "WINDOW", before=None, later="")
                 window = self._window()
@@ -234,45 +235,7 @@ class ClauseParser(AreaParser, PastParser):
             )
         self._past = past or self._past
 
-    # kNN, WINDOW, GROUP BY
-
-    def _nearest(self) -> NearestClause:
-        place = self.at()
-        self._advance()
-        self.need_symbol(TokenType.L_PAREN, "(", hint=f"write {NEAREST_FORMS}")
-        if self._moving():
-            if not self.symbol(TokenType.COMMA):
-                self.fail(", and the number of neighbours", hint=f"write {NEAREST_FORMS}")
-            k = self.literal("the number of neighbours")
-            focal = self._focal(NEAREST_FORMS)
-            self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {NEAREST_FORMS}")
-            return NearestClause(place, k, None, focal)
-        k = self.literal("the number of neighbours")
-        if not self.symbol(TokenType.COMMA):
-            self.fail(", and a point", hint=f"write {NEAREST_FORMS}")
-        if self._begins_name():
-            return NearestClause(place, k, None, None, self._centre())
-        point = self._numbers(NEAREST_FORMS)
-        if len(point) != 2:
-            raise wrong(
-                f"kNN has {len(point)} {'coordinate' if len(point) == 1 else 'coordinates'}",
-                place,
-                expected="a point",
-                hint=f"write {NEAREST_FORMS}",
-            )
-        return NearestClause(place, k, (point[0], point[1]), None)
-
-    def _centre(self) -> Name:
-        centre = self.name("a relation")
-        if self._curr.token_type is TokenType.COMMA:
-            raise wrong(
-                "kNN is around one name",
-                self.at(),
-                expected=")",
-                hint=f"write kNN (k, {centre.text}), and register another query for another name",
-            )
-        self.need_symbol(TokenType.R_PAREN, ")", hint=f"write {NEAREST_FORMS}")
-        return centre
+    # WINDOW, GROUP BY
 
     def _window(self) -> WindowClause:
         place: Position = self.at()

@@ -43,7 +43,7 @@ class Limits:
     operators: int = 200
     """Operators and calls on each other, as in a + b + c + …, where AND and OR in a row are one."""
     columns: int = 1_000
-    """Columns of an answer, of a stream or table, and keys of GROUP BY."""
+    """Columns of an answer, a stream or a table, keys of GROUP BY, and places of a group of kNN."""
     terms: int = 100_000
     """Columns, numbers, texts, operators and calls of all expressions of a statement together."""
     members: int = 100_000
@@ -239,6 +239,12 @@ def check_members(count: int, at: s.Position) -> None:
     """The values of IN."""
     what = "IN has more than {most} values"
     check("members", count, what, at, "join a table that has them")
+
+
+def check_places(count: int, at: s.Position) -> None:
+    """The places of kNN (k, SUM OF (…))."""
+    what = "kNN has more than {most} places in one group"
+    check("columns", count, what, at, "name fewer places")
 
 
 def check_corners(count: int, at: s.Position) -> None:

@@ -148,14 +148,32 @@ class InsideClause:
 
 
 @dataclass(frozen=True)
+class GroupClause:
+    """`SUM OF (POINT (x, y), FOCAL id, …)`: several places, and what of the distances to them
+    counts: their SUM, MAX or MIN."""
+
+    at: Position
+    total: str
+    places: tuple[tuple[float, float] | Focal, ...]
+
+
+@dataclass(frozen=True)
 class NearestClause:
-    """`kNN (k, x, y)`, `kNN ('M', k, id)`, or `kNN (k, name)`: around each element of a source."""
+    """`kNN (k, x, y)`, `kNN ('M', k, id)`, `kNN (k, name)`: around each element of a source, or
+    `kNN (k, SUM OF (…))`; and `RNN (k, x, y)` or `RNN ('M', k, id)`, the other way round."""
 
     at: Position
     k: Literal
     point: tuple[float, float] | None
     focal: Focal | None
     around: Name | None = None
+    group: GroupClause | None = None
+    is_reverse: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the clause is called in errors."""
+        return "RNN" if self.is_reverse else "kNN"
 
 
 @dataclass(frozen=True)

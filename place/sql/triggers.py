@@ -125,6 +125,7 @@ class TriggerParser(ClauseParser):
             "GROUP": "EVERY '10 minutes' PER V1.id tells one alert of each group",
             "HAVING": "the conditions of a trigger stand behind WHEN; join them by AND",
             "KNN": "a trigger tells what happens, not who is nearest",
+            "RNN": "a trigger tells what happens, not who is nearest",
         }
         word = self._curr.text.upper()
         hint = hints.get(word)

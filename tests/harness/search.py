@@ -97,6 +97,17 @@ def inside(draw: st.DrawFn, world: World, streams: tuple[str, ...] = ("", "", " 
     return f"INSIDE ('M', {leader}, {extents})"
 
 
+def group(draw: st.DrawFn, world: World, streams: tuple[str, ...] = ("", "", " OF Drones")) -> str:
+    """Points and focal objects that kNN takes together."""
+    places = [
+        f"FOCAL {focal(draw, world, streams)}"
+        if draw(st.booleans())
+        else f"POINT ({numbers(draw, world.x, world.y)})"
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    return f"{draw(st.sampled_from(['SUM', 'MAX', 'MIN']))} OF ({', '.join(places)})"
+
+
 # Tables
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from place.engine.chosen import nearest_ranks
 from place.engine.columns import Columns, Dictionary
 from place.engine.compile import compile_query
 from place.engine.compiled import QueryShape
 from place.engine.flow import NONE, Flow, Marks
 from place.engine.operator_specs import FirstSpec, NearestEachSpec, StreamJoinSpec
-from place.engine.operators.k_nearest import nearest_ranks
 from place.engine.partial_answers import PartialAnswer
 from place.engine.rank_combinations import columns_of_ranks
 from place.engine.tick_readings import reading_ranks
