@@ -19,13 +19,13 @@ import pyarrow as pa
 from place.engine.columns import Columns
 from place.engine.flow import Flow, Sources
 from place.engine.objects import Objects
-from place.engine.operators.contract import NEVER
+from place.engine.operator_specs import DwellSpec
+from place.engine.operators.contract import NEVER, Parameters
 from place.engine.tick import Tick
 from place.engine.vector import holds
 from place.kernels.arrays import Bools, Longs
 from place.model.clock import ceil_all
 from place.model.schema import Stream
-from place.plan.expression import Expression
 
 NO_IDS = np.empty(0, np.int64)
 SLOT_BITS = 32
@@ -50,21 +50,15 @@ class Dwell:
 
     name = "dwell"
 
-    def __init__(
-        self,
-        store: Objects,
-        duration: int,
-        is_standing: bool,
-        entered: Expression | None = None,
-        confirm: int | None = None,
-    ) -> None:
+    def __init__(self, store: Objects, spec: DwellSpec, parameters: Parameters) -> None:
         self._store = store
         assert isinstance(store.relation, Stream)
         self._stream = store.relation
-        self._duration = duration
-        self._is_standing = is_standing
-        self._entered = entered
-        self._confirm = confirm
+        self._duration = spec.duration
+        self._is_standing = spec.is_standing
+        self._entered = spec.entered
+        self._confirm = spec.confirm
+        self._parameters = parameters
         self._held: Stays | None = None
         self._begun: dict[int, pa.Table | None] = {}
 
@@ -172,7 +166,9 @@ class Dwell:
         """Which rows are of objects that lie in the region itself, and not only near it."""
         assert self._entered is not None
         dictionary = self._store.columns.dictionary
-        return holds(self._entered, events.sources, len(events.ids), dictionary)
+        queries = events.ids >> SLOT_BITS
+        sources = self._parameters.beside_queries(events.sources, queries)
+        return holds(self._entered, sources, len(events.ids), dictionary)
 
     def _due(self, since: Longs) -> Longs:
         """When stays that began then are long enough."""
