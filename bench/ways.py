@@ -259,7 +259,7 @@ def _last_of_instants(readings: Readings) -> Numbers:
 def compare(kind: str, ours: Deltas, theirs: Deltas) -> None:
     """An error if the two differ."""
     one, other = (
-        set(zip(d.queries.tolist(), d.keys.tolist(), d.instants.tolist(), d.signs.tolist()))
+        set(map(tuple, np.stack([d.queries, d.keys, d.instants, d.signs], axis=1).tolist()))
         for d in (ours, theirs)
     )
     if one != other:

@@ -174,8 +174,10 @@ def test_a_way_that_meets_an_area_meets_its_box(space: Space, ahead: int | None)
         assert found is not None
         near = np.zeros(len(ways), np.bool_)
         for x1, y1, x2, y2 in found.boxes:
-            near |= (boxes[:, 0] <= x2) & (x1 <= boxes[:, 2]) & (
-                (boxes[:, 1] <= y2) & (y1 <= boxes[:, 3])
+            near |= (
+                (boxes[:, 0] <= x2)
+                & (x1 <= boxes[:, 2])
+                & ((boxes[:, 1] <= y2) & (y1 <= boxes[:, 3]))
             )
         assert met.any()
         assert not (met & ~near).any()

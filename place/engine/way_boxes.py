@@ -1,5 +1,5 @@
-"""Ways as boxes: an object that goes from one place to another meets a region only if the box of its
-way meets a box of the region.
+"""Ways as boxes: an object that goes from one place to another meets a region only if the box of
+its way meets a box of the region.
 
 A way is straight, so its box is that of its two ends. On the sphere it goes the shorter way round
 and may count on past 180; regions are there three times, 360 degrees apart.
