@@ -29,6 +29,7 @@ from bench import (
     stream,
     tick,
     triggers_command,
+    ways,
 )
 from bench.figures import number, share, tell
 from bench.stream_city import SHAPES
@@ -63,6 +64,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_tick(benches)
     _add_serve(benches)
     _add_latency(benches)
+    ways.add_parser(benches)
     pairs.add_parser(benches)
     rules_command.add_parsers(benches)
     cache.add_parser(benches)

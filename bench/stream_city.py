@@ -64,28 +64,36 @@ class Readings:
         return pa.Table.from_arrays(list(map(pa.array, values)), schema=segment_schema(columns))
 
 
-def drive(space: Space, count: int, *, one_by_one: bool = False, seed: int = 1) -> Readings:
+def drive(
+    space: Space,
+    count: int,
+    *,
+    one_by_one: bool = False,
+    seed: int = 1,
+    vehicles: int = VEHICLES,
+    every: float = EVERY,
+) -> Readings:
     """Readings of all vehicles, which report round by round, in another order in each.
 
     A vehicle may turn at a right angle between two readings, and turns back where the city ends.
     Times are whole seconds; with `one_by_one`, each reading has a microsecond of its own.
     """
     chance = np.random.default_rng(seed)
-    rounds = -(-count // VEHICLES)
-    shape = (rounds, VEHICLES)
-    keys = chance.permuted(np.tile(np.arange(VEHICLES), (rounds, 1)), axis=1)
-    moments = np.cumsum(chance.exponential(EVERY, rounds * VEHICLES)).reshape(shape)
+    rounds = -(-count // vehicles)
+    shape = (rounds, vehicles)
+    keys = chance.permuted(np.tile(np.arange(vehicles), (rounds, 1)), axis=1)
+    moments = np.cumsum(chance.exponential(every, rounds * vehicles)).reshape(shape)
     # From here on columns are vehicles, and rows what they do from one reading to the next.
     gaps = np.diff(np.take_along_axis(moments, np.argsort(keys, axis=1), axis=1), axis=0)
-    gaps = np.concatenate([np.zeros((1, VEHICLES)), gaps])
+    gaps = np.concatenate([np.zeros((1, vehicles)), gaps])
     speeds = chance.uniform(SLOWEST, FASTEST, shape)
     turns = chance.choice([0.0, 0.0, 0.5, -0.5], shape) * np.pi
-    after = chance.uniform(0, 2 * np.pi, VEHICLES) + np.cumsum(turns, axis=0)
+    after = chance.uniform(0, 2 * np.pi, vehicles) + np.cumsum(turns, axis=0)
     before, share = after - turns, chance.random(shape)
     metres = np.empty((*shape, 2))
     for axis, along in enumerate((np.cos, np.sin)):
         ways = speeds * gaps * (share * along(before) + (1 - share) * along(after))
-        straight = chance.uniform(0, CITY[axis], VEHICLES) + np.cumsum(ways, axis=0)
+        straight = chance.uniform(0, CITY[axis], vehicles) + np.cumsum(ways, axis=0)
         metres[:, :, axis] = CITY[axis] - np.abs(CITY[axis] - straight % (2 * CITY[axis]))
     told = (np.arange(rounds)[:, None], keys)
     return Readings(

@@ -100,6 +100,35 @@ def test_a_table_is_the_answer(server: Database, session: Session) -> None:
     assert table() == before
 
 
+def test_places_are_points_of_postgis(server: Database, session: Session) -> None:
+    if not server.ask("SELECT 1 FROM pg_available_extensions WHERE name = 'postgis'"):
+        pytest.skip("PostGIS is not installed")
+    server.ask("CREATE EXTENSION postgis")
+    session.sql(
+        "CREATE STREAM Ships (id BIGINT KEY, lon DOUBLE, lat DOUBLE, ts TIMESTAMP)"
+        " WITH (space = 'wgs84');"
+        "REGISTER QUERY bay AS SELECT id, lon, lat FROM Ships INSIDE (8, 54, 9, 55);"
+        "REGISTER QUERY flat AS SELECT x, y FROM Cars INSIDE (0, 0, 5, 5);"
+        "REGISTER QUERY half AS SELECT id, x FROM Cars INSIDE (0, 0, 5, 5);"
+    )
+    for name in ("bay", "flat", "half"):
+        session.sql(
+            f"CREATE SINK to_{name} FOR {name} TO POSTGRES ({server.options}, table = '{name}')"
+        )
+    push(session, 0, (1, 1.5, "a"))
+    ship = (7, 8.25, 54.5, START)
+    session.push("Ships", [ship], time=START * 1_000_000)
+    session.push("Ships", [(7, 8.5, 54.5, START + 1)], time=(START + 1) * 1_000_000)
+    runtime_of(session).deliveries.settle()
+    shown = "SELECT ST_AsText(place_point), ST_SRID(place_point) FROM"
+    assert server.ask(f"{shown} bay") == [("POINT(8.5 54.5)", 4326)]
+    assert server.ask(f"{shown} flat") == [("POINT(1.5 1)", 0)]
+    near = "ST_DWithin(place_point::geography, ST_MakePoint(8.5, 54.51)::geography, 1200)"
+    assert server.ask(f"SELECT id FROM bay WHERE {near}") == [(7,)]
+    columns = "SELECT count(*) FROM information_schema.columns WHERE column_name = 'place_point'"
+    assert server.ask(f"{columns} AND table_name = 'half'") == [(0,)]
+
+
 def test_a_database_that_is_away_gets_all_of_it_later(tmp_path: Path, session: Session) -> None:
     if reason := postgres.unavailable():
         pytest.skip(reason)

@@ -39,7 +39,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                 "Cars", [[7, x, 1, moment(second), "cab"], [8, 20, x, moment(second), "bus"]]
             )
         running.http.post("/advance", params={"time": moment(40)}).raise_for_status()
-        wait_for(lambda: running.http.get("/past").json()[0]["end"] >= "2026-01-01T14:00:40")
+        wait_for(
+            lambda: (running.http.get("/past").json()[0]["end"] or "") >= "2026-01-01T14:00:40"
+        )
         yield running
 
 
@@ -117,20 +119,34 @@ def test_the_slider_shows_the_map_as_it_was(served: Running) -> None:
         page.open("operator")
         page.until("!document.querySelector('#past').hidden")
         page.until("place.live.queries.has('near')")
-        page.evaluate("place.live.highlight([{ name: 'near', mark: 1 }])")
+        assert page.page.is_hidden("#as-of")
+        page.page.click("[data-query=near] button")
+        page.page.select_option("#label-column", "x")
+        page.until("document.querySelector('.answer .state').textContent.includes('now')")
         slide(page, 15)
         page.until(f"{PLACES} === '2,1;20,2'")
         page.until(f"{MARKED} === 1")
         assert page.evaluate("document.querySelector('#connection').textContent") == "past"
         assert page.page.text_content("#past-now") == moment(15)
-        page.until("place.live.sizes.get('near') === 1")
+        # The list of the chosen query, its size and the labels are those of then, and say so.
+        page.until(f"{LISTED} === '[7]'")
+        assert page.page.text_content(".answer .state") == f"The answer as of {moment(15)}."
+        assert page.page.text_content("[data-query=near] .size") == "1"
+        assert page.page.text_content("#as-of-time") == moment(15)
+        page.until(f"{LABELS} === '2,20'")
         slide(page, 35)
+        page.until(f"{LISTED} === '' && {LABELS} === '20,50'")
+        state = page.page.text_content(".answer .state")
+        assert state == f"Nothing was in the answer as of {moment(35)}."
         page.until(f"{PLACES} === '20,50;50,1'")
         page.until(f"{MARKED} === 0")
         # The chosen object has what it said then, and the way that the archive knows.
         page.evaluate("place.objects.chooseKey('Cars', 7)")
         page.until("document.querySelector('#card').textContent.includes('50')")
         page.until(f"{TRAIL} >= 2")
+        slide(page, 25)
+        page.until(f"document.querySelector('#card').textContent.includes('As of {moment(25)}')")
+        page.until("document.querySelector('#card').textContent.includes('2.5')")
         # To the beginning, and on at speed until the end.
         page.page.click("#past-rewind")
         page.until(f"{PLACES} === '1,1;20,1'")
@@ -145,6 +161,8 @@ def test_the_slider_shows_the_map_as_it_was(served: Running) -> None:
         page.page.click("#past-live")
         page.until("!place.live.past && [...place.live.tracks.values()].some(t => t.tick > 0)")
         assert page.page.is_disabled("#past-live")
+        page.until("document.querySelector('.answer .state').textContent.includes('now')")
+        assert page.page.is_hidden("#as-of")
         assert page.wrong == []
         context.close()
 
@@ -155,6 +173,10 @@ PLACES = """(() => {
     .map(Math.round).join()).sort().join(";") : "";
 })()"""
 """Where the objects on the map are."""
+LISTED = "[...document.querySelectorAll('.answer li[data-row]')].map(i => i.dataset.row).join()"
+"""The rows of the answer in the panel."""
+LABELS = """[...place.scene.labels.texts.values()].flatMap((texts) => [...texts.values()])
+  .sort().join()"""
 MARKED = "[...place.live.tracks.values()].flatMap(t => [...t.marks]).filter(mark => mark).length"
 TRAIL = """((place.scene.trails.kept.get(place.scene.chosen?.stream)
   ?.get(place.scene.chosen?.slot)?.points.length ?? 0) / 2)"""

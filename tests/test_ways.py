@@ -7,8 +7,11 @@ import pytest
 import shapely
 from numpy.typing import NDArray
 
-from place.engine.columns import Vector
-from place.engine.vector_ways import closest, crossings, nears, sweeps
+from place.engine.area_table import Line, area_of, text_of
+from place.engine.columns import Dictionary, Vector
+from place.engine.vector_ways import Areas, closest, crossings, nears, sweeps
+from place.engine.way_boxes import MARGIN, way_boxes_of
+from place.kernels.paths import boxes_of_ways, places_ahead
 from place.model.path import (
     closest_approach,
     edges_of_line,
@@ -20,7 +23,7 @@ from place.model.path import (
 from place.model.shape import Circle, Polygon, Rectangle, Shape
 from place.model.space import Space
 from place.model.types import Type
-from place.plan.expression import Column, Crossing, Near, Sweeps
+from place.plan.expression import Column, Crossing, Expression, IsNull, Not, Sweeps
 
 STAR = Polygon((((0.0, 0.0), (4.0, 1.0), (8.0, 0.0), (6.0, 4.0), (8.0, 8.0), (2.0, 6.0)),))
 HOLED = Polygon((*STAR.rings, ((3.0, 3.0), (4.0, 3.0), (4.0, 4.0), (3.0, 4.0))))
@@ -48,6 +51,13 @@ def some_ways(space: Space, count: int = 4000) -> NDArray[Any]:
 def vectors(ways: NDArray[Any]) -> list[Vector]:
     no = np.zeros(len(ways), np.bool_)
     return [Vector(np.ascontiguousarray(ways[:, i]), no) for i in range(4)]
+
+
+def one(area: Shape | Line, space: Space) -> Areas:
+    """An area that all ways are asked about; others are known beside it."""
+    dictionary = Dictionary()
+    Areas.one(STAR, space, dictionary)
+    return Areas.one(area_of(text_of(area, space))[0], space, dictionary)
 
 
 def shown(shape: Shape) -> shapely.Geometry:
@@ -83,7 +93,7 @@ def test_a_place_is_near_a_region_where_shapely_says_so(shape: Shape) -> None:
     doubt = np.abs(far - 1.5) < 1e-9
     assert 300 < np.count_nonzero(found) < 3700
     np.testing.assert_array_equal(found[~doubt], (far <= 1.5)[~doubt])
-    got = nears(Near(*PLACES[:2], shape, 1.5, Space.PLANAR), *vectors(np.hstack([places] * 2))[:2])
+    got = nears(*vectors(np.hstack([places] * 2))[:2], one(shape, Space.PLANAR), 1.5)
     np.testing.assert_array_equal(got.values, found)
 
 
@@ -103,8 +113,7 @@ def test_columns_of_ways_are_as_one_by_one(space: Space, ahead: int | None) -> N
     parts[0] = Vector(parts[0].values, unknown)
     parts.append(Vector(since, unknown))
     for shape in shapes:
-        way = Sweeps(*PLACES, column(4, Type.INTERVAL), shape, space, ahead)
-        got = sweeps(way, parts)
+        got = sweeps(parts, one(shape, space), ahead)
         for i, (bx, by, x, y) in enumerate(ways.tolist()):
             before = (x, y) if unknown[i] else (bx, by)
             a, b = before, (x, y)
@@ -120,7 +129,7 @@ def test_lines_are_crossed_where_they_are_first_met(space: Space) -> None:
     ways = some_ways(space)
     east = 176.0 if space is Space.WGS84 else 0.0
     line = tuple((x + east, y) for x, y in LINE)
-    got = crossings(Crossing(*PLACES, line, space), vectors(ways))
+    got = crossings(vectors(ways), one(line, space))
     edges = edges_of_line(line)
     for i, (ax, ay, bx, by) in enumerate(ways.tolist()):
         found = first_meeting(edges, space, (ax, ay), (bx, by), at_start=False)
@@ -131,6 +140,50 @@ def test_lines_are_crossed_where_they_are_first_met(space: Space) -> None:
         lines = shapely.linestrings(ways[1::2].reshape(-1, 2, 2))
         met = shapely.intersects(lines, shapely.LineString(LINE))
         np.testing.assert_array_equal(~got.nulls[1::2], met)
+
+
+@pytest.mark.parametrize("ahead", [None, 3_000_000])
+@pytest.mark.parametrize("space", list(Space))
+def test_a_way_that_meets_an_area_meets_its_box(space: Space, ahead: int | None) -> None:
+    """And far fewer ways meet the box than there are."""
+    ways, parts = some_ways(space), vectors(some_ways(space))
+    since = np.arange(len(ways)) % 4 * 1_000_000
+    parts.append(Vector(since, np.zeros(len(ways), np.bool_)))
+    starts, ends = ways[:, :2], ways[:, 2:]
+    sphere = space is Space.WGS84
+    if ahead is not None:
+        ends = np.stack(places_ahead(*ways.T.copy(), since, ahead, sphere), axis=1)
+        starts = ways[:, 2:]
+    boxes = boxes_of_ways(*starts.T.copy(), *ends.T.copy(), sphere, MARGIN)
+    east = 176.0 if sphere else 0.0
+    shapes: list[Shape] = [
+        Circle(180.0 if east else 4.0, 4.0, 200_000.0 if east else 1.5),
+        Polygon((((7 + east, 2.0), (8 + east, 3.0), (7 + east, 4.0)),)),
+        Rectangle(178.0, 2.0, -178.0, 3.0) if east else Rectangle(2, 2, 3, 6),
+    ]
+    line = ((2.0 + east, 1.0), (3.0 + east, 2.0))
+    asked: list[tuple[Expression, NDArray[Any]]] = []
+    for shape in shapes:
+        way = Sweeps(*PLACES, column(4, Type.INTERVAL), shape, space, ahead)
+        asked.append((way, sweeps(parts, one(shape, space), ahead).values))
+    if ahead is None:
+        way_met = ~crossings(parts[:4], one(line, space)).nulls
+        asked.append((Not(IsNull(Crossing(*PLACES, line, space))), way_met))
+    for condition, met in asked:
+        found = way_boxes_of(condition, 0)
+        assert found is not None
+        near = np.zeros(len(ways), np.bool_)
+        for x1, y1, x2, y2 in found.boxes:
+            near |= (
+                (boxes[:, 0] <= x2)
+                & (x1 <= boxes[:, 2])
+                & ((boxes[:, 1] <= y2) & (y1 <= boxes[:, 3]))
+            )
+        assert met.any()
+        assert not (met & ~near).any()
+        assert near.sum() < len(ways)
+    assert way_boxes_of(Not(asked[0][0]), 0) is None
+    assert way_boxes_of(asked[0][0], 1) is None
 
 
 @pytest.mark.parametrize("space", list(Space))

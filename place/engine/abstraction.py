@@ -1,4 +1,7 @@
-"""Constants taken out of expressions, so that queries that differ only in these have one shape."""
+"""Constants taken out of expressions, so that queries that differ only in these have one shape.
+
+The areas that places and ways are asked about are constants, too, where that is worth it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from place.engine.area_questions import question_of
+from place.engine.area_table import text_of
 from place.model.types import Type, Value
-from place.plan.expression import Column, Constant, Expression, In
+from place.plan.expression import (
+    Call,
+    Column,
+    Constant,
+    Crossing,
+    Expression,
+    In,
+    Lies,
+    Near,
+    Sweeps,
+    children,
+)
 
 
 class Abstraction:
@@ -30,6 +46,10 @@ class Abstraction:
         if isinstance(expression, In):  # a list of constants is looked up as a whole
             return replace(expression, operand=self.of(expression.operand))
         return _with_children(expression, self.of)
+
+    def with_areas(self, expression: Expression) -> Expression:
+        """The expression with columns in the place of its constants and its areas."""
+        return self.of(_areas_out(expression))
 
     def of_all(self, expressions: Sequence[Expression]) -> tuple[Expression, ...]:
         return tuple(self.of(expression) for expression in expressions)
@@ -57,3 +77,12 @@ def _with_children(expression: Expression, make: Callable[[Expression], Expressi
         if children is not None:
             changes[name] = tuple(make(child) for child in children)
     return replace(expression, **changes) if changes else expression
+
+
+def _areas_out(expression: Expression) -> Expression:
+    """The expression with the texts of areas, as constants, in the place of the areas."""
+    if isinstance(expression, Lies | Near | Sweeps | Crossing):
+        asked = question_of(expression)
+        text = Constant(text_of(asked.area, asked.space), Type.STRING)
+        return Call(asked.function, (*children(expression), text), expression.type)
+    return _with_children(expression, _areas_out)

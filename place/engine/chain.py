@@ -178,9 +178,7 @@ class Workshop:
                 return Window(window, stream, _kept(shape), ranks, dictionary)
             case DwellSpec() as stays:
                 assert self.store is not None
-                return Dwell(
-                    self.store, stays.duration, stays.is_standing, stays.entered, stays.confirm
-                )
+                return Dwell(self.store, stays, chain.parameters)
             case PreviousSpec(previous=previous):
                 assert self.store is not None
                 needed, ranks = shape.needed[previous], reading_ranks(self.store.relation)

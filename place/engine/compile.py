@@ -38,6 +38,7 @@ from place.engine.operator_specs import (
     Spec,
     WindowSpec,
 )
+from place.engine.way_boxes import way_boxes_of
 from place.errors import InternalError
 from place.kernels.bulk import SIMPLE, TOUCHED, WATCHED
 from place.model.schema import Stream
@@ -209,6 +210,9 @@ def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
         dimensions = _best_dimensions(found.boxes)
         # Where there are several boxes, each of them only says that an object may be in the region.
         indexed = len(found.boxes) <= 1 and all(set(b) <= set(dimensions) for b in found.boxes)
+    ways = None if spatial else way_boxes_of(left, asked.subject)
+    if ways is not None:
+        dimensions = ()
     told = {
         Column(source, index, Type.NULL, "")
         for source in below
@@ -242,8 +246,10 @@ def compile_plan(plan: Plan, dictionary: Dictionary) -> Compiled:
             asked.space if spatial else Space.PLANAR,
             passes if is_before else None,
             asked.name if twice else "",
+            ways.way if ways else None,
         ),
         boxes=found.boxes,
+        way_boxes=ways.boxes if ways else (),
         checks_boxes=found.exact and not indexed,
         residual=residual,
         residual_constants=residual_constants,
@@ -287,7 +293,8 @@ def _shape_of(
         lower.append(DwellSpec(clauses.dwell, not isinstance(clauses.area, Around)))
     if entered is not None:
         confirm = None if clauses.confirm is None else clauses.confirm.readings
-        lower.append(DwellSpec(0, True, substitute(entered, put), confirm))
+        condition = constants.with_areas(substitute(entered, put))
+        lower.append(DwellSpec(0, True, condition, confirm))
     if clauses.previous is not None:
         lower.append(PreviousSpec(asked.subject, clauses.previous))
     if joins is not None and has_order:
@@ -390,7 +397,7 @@ def _condition(left: Expression, width: int) -> tuple[Condition, Row]:
         return replace(column, index=needed[column.source].index(column.index))
 
     constants = Abstraction(width)
-    expression = constants.of(substitute(left, put))
+    expression = constants.with_areas(substitute(left, put))
     return Condition(expression, needed, tuple(constants.kinds)), tuple(constants.constants)
 
 

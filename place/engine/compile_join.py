@@ -115,6 +115,7 @@ def compile_join(asked: Query) -> Compiled:
         shape=shape,
         constants=tuple(constants.constants),
         key=JoinKey(subject.name, False, (), False, Space.PLANAR, None, ALONE),
+        way_boxes=(),
         boxes=(),
         checks_boxes=False,
         residual=None,

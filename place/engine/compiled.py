@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from place.engine.boxes import Box
 from place.engine.operator_specs import JoinSpec, Spec
+from place.engine.way_boxes import AreaBox, Way
 from place.model.schema import Relation, Stream
 from place.model.space import Space
 from place.model.types import Row, Type
@@ -37,6 +38,7 @@ class JoinKey(NamedTuple):
 
     `readings` says that they meet readings and not objects, `moves` that they may change within a
     tick. `alone` is the number of a query whose regions are joined apart from all others, or −1.
+    `way` says that not places but ways of objects meet them.
     """
 
     subject: str
@@ -46,6 +48,7 @@ class JoinKey(NamedTuple):
     space: Space
     before: Filter | None = None
     alone: str = ""
+    way: Way | None = None
 
 
 class Condition(NamedTuple):
@@ -77,7 +80,8 @@ class QueryShape:
 class Compiled:
     """A query as a cell runs it.
 
-    `boxes` are its attribute boxes; a query without a place is found by them. `checks_boxes` says
+    `boxes` are its attribute boxes; a query without a place is found by them, or by the
+    `way_boxes` that the ways of objects have to meet. `checks_boxes` says
     that they also have to be asked of candidates, and `residual` is the condition that no box can
     decide. `reads` are the columns of the object that matter while it stays within the region: if
     one of them changes, its row may.
@@ -88,6 +92,7 @@ class Compiled:
     constants: Row
     key: JoinKey
     boxes: tuple[Box, ...]
+    way_boxes: tuple[AreaBox, ...]
     checks_boxes: bool
     residual: Condition | None
     residual_constants: Row

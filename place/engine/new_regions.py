@@ -46,7 +46,7 @@ class NewRegions:
             return rows
         if query.met_area is not None:
             return self.add_alike(np.array([number]), [compiled])
-        count = len(compiled.boxes)  # a region without a place
+        count = _count_boxes(compiled)  # a region without a place
         mode = compiled.mode if count == 1 else TOUCHED
         rows = index.add(number, np.full(count, -1), 1, mode)
         self._lay_boxes(rows, [compiled])
@@ -58,7 +58,7 @@ class NewRegions:
         first, index = compiled[0], self._index
         areas = [each.asked.met_area for each in compiled]
         if areas[0] is None:
-            if len(first.boxes) != 1:
+            if _count_boxes(first) != 1:
                 parts = zip(numbers.tolist(), compiled, strict=True)
                 return np.concatenate([self.add(number, each) for number, each in parts])
             rows = index.add_alike(numbers, 1, first.mode)
@@ -118,8 +118,15 @@ class NewRegions:
         return leaders
 
 
+def _count_boxes(compiled: Compiled) -> int:
+    return len(compiled.boxes if compiled.key.way is None else compiled.way_boxes)
+
+
 def _attribute_boxes(compiled: Compiled) -> Floats:
-    """The boxes of a query that has no place, over the one or two columns it is found by."""
+    """The boxes of a query that has no place, over the one or two columns it is found by; or those
+    that ways have to meet."""
+    if compiled.key.way is not None:
+        return np.array(compiled.way_boxes)
     bounds = np.array([-np.inf, -np.inf, np.inf, np.inf])
     boxes = np.tile(bounds, (len(compiled.boxes), 1))
     for i, box in enumerate(compiled.boxes):

@@ -67,6 +67,9 @@ class Reserve:
             rows, boxes = self._unknown(join, rows, boxes)
         if not len(boxes):
             return False
+        if join.key.way is not None:
+            self.recall_all(instant)
+            return True
         found = self.disk.take_within(join.key.dimensions[:2], boxes, instant)
         self._admit(found)
         if join.key.moves:
@@ -158,7 +161,9 @@ class Reserve:
         return slots[~kept]
 
     def _held(self, slots: Longs, key: JoinKey, join: RegionJoin) -> Bools:
-        """Which slots hold an object of an area that a region is in."""
+        """Which slots hold an object of an area that a region is in, or may have gone there."""
+        if key.way is not None:
+            return np.ones(len(slots), np.bool_)
         areas = join.index.now.boxes[: join.index.size]
         if key.moves:
             areas = self._shrink(self._areas(join)[: join.index.size], areas)

@@ -97,6 +97,8 @@ class Retained:
 
 def _held(store: Objects, tested: Bools, key: JoinKey, join: RegionJoin, reach: float) -> Bools:
     """Which of the tested slots hold an object that some region, grown by `reach`, holds."""
+    if key.way is not None:  # which may meet a region far from where an object is
+        return tested
     kept = np.zeros(store.size, np.bool_)
     relation, dimensions = store.relation, key.dimensions[:2]
     boxes = join.index.now.boxes[: join.index.size]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from place.engine.area_questions import OF_AREA, parts_of_question, question_of
 from place.engine.columns import DTYPES, Columns, Dictionary, Vector
 from place.engine.row_sums import sum_rows
 from place.engine.vector_functions import (
@@ -23,7 +24,7 @@ from place.engine.vector_functions import (
     lesser,
     with_sign,
 )
-from place.engine.vector_ways import crossings, lies, nears, sweeps
+from place.engine.vector_ways import Areas, ask
 from place.kernels.arrays import Bools, Longs
 from place.kernels.distances import distances
 from place.model import schema
@@ -157,14 +158,11 @@ class _Rows:
                 return self._call(function, found_all, [a.type for a in arguments], kind)
             case Distance(space=space):
                 return _distance([self.evaluate(part) for part in children(expression)], space)
-            case Lies(x=x, y=y, area=area, space=space):
-                return lies(self.evaluate(x), self.evaluate(y), area, space)
-            case Near(x=x, y=y):
-                return nears(expression, self.evaluate(x), self.evaluate(y))
-            case Sweeps():
-                return sweeps(expression, [self.evaluate(part) for part in children(expression)])
-            case Crossing():
-                return crossings(expression, [self.evaluate(part) for part in children(expression)])
+            case Lies() | Near() | Sweeps() | Crossing():
+                asked = question_of(expression)
+                parts = [self.evaluate(part) for part in children(expression)]
+                areas = Areas.one(asked.area, asked.space, self._dictionary)
+                return ask(asked.question, parts, areas, asked.length)
 
     def _constant(self, value: Any, kind: Type) -> Vector:
         if value is None:
@@ -251,6 +249,10 @@ class _Rows:
     def _call(
         self, function: str, arguments: list[Vector], kinds: list[Type], kind: Type
     ) -> Vector:
+        if function.startswith(OF_AREA):
+            question, space, length = parts_of_question(function)
+            areas = Areas.of_texts(arguments[-1].values, space, self._dictionary)
+            return ask(question, arguments[:-1], areas, length)
         if function in OVER_VALUES:
             return self._aggregate(function, arguments, kind)
         return call_columns(function, arguments, kinds, kind, self._dictionary)

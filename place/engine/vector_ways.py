@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from place.engine.columns import Vector
-from place.engine.layout import Polygons, lay_out
+from place.engine.area_table import AreaTable, Line, areas_of
+from place.engine.columns import Dictionary, Vector
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.inside import inside_pairs
 from place.kernels.paths import (
@@ -19,77 +19,122 @@ from place.kernels.paths import (
     passing,
     places_ahead,
 )
-from place.model.path import edges_of, edges_of_line, scales
 from place.model.shape import Circle, Shape
 from place.model.space import Space
-from place.plan.expression import Crossing, Near, Sweeps
 
 NO_VECTORS = np.empty((0, 3))
 
 
-def lies(x: Vector, y: Vector, area: Shape, space: Space) -> Vector:
-    """Where places lie in a region."""
+class Areas(NamedTuple):
+    """The areas that rows are asked about, by their numbers in a table; one for all, or one for
+    each."""
+
+    table: AreaTable
+    numbers: Longs
+    space: Space
+
+    @staticmethod
+    def one(area: Shape | Line, space: Space, dictionary: Dictionary) -> Areas:
+        """The same area for all rows."""
+        table = areas_of(dictionary)
+        return Areas(table, np.array([table.number(area, space)]), space)
+
+    @staticmethod
+    def of_texts(codes: NDArray[Any], space: Space, dictionary: Dictionary) -> Areas:
+        """Areas that are given as texts."""
+        table = areas_of(dictionary)
+        return Areas(table, table.numbers(codes.astype(np.int64), dictionary.texts), space)
+
+    def of_size(self, size: int) -> Longs:
+        """The number of each of so many rows."""
+        return _of_size(self.numbers, size)
+
+
+def ask(
+    question: str, parts: Sequence[Vector], areas: Areas, length: float | None = None
+) -> Vector:
+    """What an area is asked about places or ways: `LIES`, `NEAR` (a length), `SWEEPS` (perhaps
+    ahead), `CROSSING`."""
+    match question:
+        case "LIES":
+            return lies(parts[0], parts[1], areas)
+        case "NEAR":
+            assert length is not None
+            return nears(parts[0], parts[1], areas, length)
+        case "SWEEPS":
+            return sweeps(parts, areas, None if length is None else int(length))
+        case _:
+            return crossings(parts, areas)
+
+
+def lies(x: Vector, y: Vector, areas: Areas) -> Vector:
+    """Where places lie in their regions."""
     size = max(len(x.values), len(y.values)) if min(len(x.values), len(y.values)) else 0
-    found = _inside(_floats(x.values, size), _floats(y.values, size), area, space)
+    found = _inside(_floats(x.values, size), _floats(y.values, size), areas.of_size(size), areas)
     return Vector(found, x.nulls | y.nulls)
 
 
-def _inside(x: Floats, y: Floats, area: Shape, space: Space) -> Bools:
-    polygons = Polygons()
-    laid = lay_out([area], space, polygons)
+def _inside(x: Floats, y: Floats, numbers: Longs, areas: Areas) -> Bools:
     found = np.zeros(len(x), np.bool_)
-    shapes = (laid.kinds, laid.params, *polygons.arrays())
-    every = np.zeros(len(x), np.int64)
     places = np.stack([x, y], axis=1)
-    inside_pairs(every, np.arange(len(x)), places, NO_VECTORS, *shapes, found)
+    shapes = areas.table.laid().shapes
+    inside_pairs(numbers, np.arange(len(x)), places, NO_VECTORS, *shapes, found)
     return found
 
 
-def nears(near: Near, x: Vector, y: Vector) -> Vector:
-    """Where places are in a region, or no farther than a distance from it."""
-    size, area = _size([x, y]), near.area
-    xs, ys = _floats(x.values, size), _floats(y.values, size)
-    nulls = _nulls([x, y], size)
-    if isinstance(area, Circle):
-        grown = Circle(area.x, area.y, area.r + near.distance)
-        return Vector(_inside(xs, ys, grown, near.space), nulls)
-    edges = np.array(edges_of(area), np.float64)
-    close = near_edges(xs, ys, edges, near.distance, near.space is Space.WGS84)
-    return Vector(_inside(xs, ys, area, near.space) | (close > 0), nulls)
+def nears(x: Vector, y: Vector, areas: Areas, distance: float) -> Vector:
+    """Where places are in their regions, or no farther than a distance from them."""
+    size = _size([x, y])
+    xs, ys, numbers = _floats(x.values, size), _floats(y.values, size), areas.of_size(size)
+    laid, sphere = areas.table.laid(), areas.space is Space.WGS84
+    grown = _grown(areas, distance)
+    found = _inside(xs, ys, grown.of_size(size), grown)
+    close = near_edges(xs, ys, numbers, laid.edges, laid.edge_starts, distance, sphere)
+    return Vector(found | (close > 0), _nulls([x, y], size))
 
 
-def sweeps(way: Sweeps, parts: Sequence[Vector]) -> Vector:
-    """Where the ways of objects meet a region."""
+def _grown(areas: Areas, distance: float) -> Areas:
+    """The same areas, with circles that are larger by a distance."""
+    circles = areas.table.laid().circles
+    used, places = np.unique(areas.numbers, return_inverse=True)
+    for k, number in enumerate(used.tolist()):
+        x, y, r, *_ = circles[number].tolist()
+        if r == r:
+            used[k] = areas.table.number(Circle(x, y, r + distance), areas.space)
+    return areas._replace(numbers=used[places])
+
+
+def sweeps(parts: Sequence[Vector], areas: Areas, ahead: int | None) -> Vector:
+    """Where the ways of objects meet their regions."""
     size = _size(parts)
     before_x, before_y, x, y = (_floats(part.values, size) for part in parts[:4])
     was, nulls = _nulls(parts[:2], size), _nulls(parts[2:4], size)
     before_x, before_y = np.where(was, x, before_x), np.where(was, y, before_y)
-    sphere = way.space is Space.WGS84
-    if way.ahead is None:
+    sphere, numbers = areas.space is Space.WGS84, areas.of_size(size)
+    if ahead is None:
         ax, ay, bx, by = before_x, before_y, x, y
     else:
         since = np.where(_nulls(parts[4:], size), 0, _of_size(parts[4].values, size))
         ax, ay = x, y
-        bx, by = places_ahead(before_x, before_y, x, y, since, way.ahead, sphere)
-    found = _inside(ax, ay, way.area, way.space)
+        bx, by = places_ahead(before_x, before_y, x, y, since, ahead, sphere)
+    found = _inside(ax, ay, numbers, areas)
     is_place = (np.abs(bx) <= 180.0) & (np.abs(by) <= 90.0) if sphere else np.ones(size, np.bool_)
     ends = np.flatnonzero(is_place)
-    found[ends] |= _inside(bx[ends], by[ends], way.area, way.space)
-    if isinstance(way.area, Circle):
-        circle, steps = way.area, scales(way.space, way.area.y)
-        near = passing(ax, ay, bx, by, circle.x, circle.y, circle.r, *steps, sphere)
-        return Vector(found | (near > 0), nulls)
-    edges = np.array(edges_of(way.area), np.float64)
-    meetings = first_meetings(ax, ay, bx, by, edges, sphere, True)
-    return Vector(found | (meetings >= 0), nulls)
+    found[ends] |= _inside(bx[ends], by[ends], numbers[ends], areas)
+    laid = areas.table.laid()
+    found |= passing(ax, ay, bx, by, numbers, laid.circles, sphere) > 0
+    edges = (laid.edges, laid.edge_starts)
+    found |= first_meetings(ax, ay, bx, by, numbers, *edges, sphere, True) >= 0
+    return Vector(found, nulls)
 
 
-def crossings(way: Crossing, parts: Sequence[Vector]) -> Vector:
-    """How far along their ways objects met a line."""
+def crossings(parts: Sequence[Vector], areas: Areas) -> Vector:
+    """How far along their ways objects met their lines."""
     size = _size(parts)
     ax, ay, bx, by = (_floats(part.values, size) for part in parts)
-    edges = np.array(edges_of_line(way.line), np.float64)
-    found = first_meetings(ax, ay, bx, by, edges, way.space is Space.WGS84, False)
+    laid, sphere = areas.table.laid(), areas.space is Space.WGS84
+    edges = (laid.edges, laid.edge_starts)
+    found = first_meetings(ax, ay, bx, by, areas.of_size(size), *edges, sphere, False)
     return Vector(found, _nulls(parts, size) | (found < 0))
 
 

@@ -23,6 +23,10 @@ def _shorter(difference, sphere):
 @njit(nogil=True, cache=True)
 def _meeting(ax, ay, bx, by, cx, cy, dx, dy):
     """How far along the way from a to b it first meets the edge from c to d; −1 if never."""
+    if max(ax, bx) < min(cx, dx) or min(ax, bx) > max(cx, dx):
+        return -1.0
+    if max(ay, by) < min(cy, dy) or min(ay, by) > max(cy, dy):
+        return -1.0
     rx, ry, sx, sy, qx, qy = bx - ax, by - ay, dx - cx, dy - cy, cx - ax, cy - ay
     turned = rx * sy - ry * sx
     if turned != 0.0:
@@ -41,16 +45,16 @@ def _meeting(ax, ay, bx, by, cx, cy, dx, dy):
 
 
 @njit(nogil=True, cache=True)
-def first_meetings(ax, ay, bx, by, edges, sphere, at_start):
-    """How far along each way it first meets one of some edges, from 0 to 1; −1 where it meets
-    none. Unless `at_start`, an edge on which a way begins is none that it meets."""
+def first_meetings(ax, ay, bx, by, areas, edges, edge_starts, sphere, at_start):
+    """How far along each way it first meets one of the edges of its area, from 0 to 1; −1 where it
+    meets none. Unless `at_start`, an edge on which a way begins is none that it meets."""
     found = np.full(len(ax), -1.0)
     turns = 3 if sphere else 1
     for i in range(len(ax)):
         to = ax[i] + _shorter(bx[i] - ax[i], sphere)
         for turn in range(turns):
             shift = 0.0 if turn == 0 else (-360.0 if turn == 1 else 360.0)
-            for j in range(len(edges)):
+            for j in range(edge_starts[areas[i]], edge_starts[areas[i] + 1]):
                 cx, cy, dx, dy = edges[j, 0], edges[j, 1], edges[j, 2], edges[j, 3]
                 at = _meeting(ax[i] + shift, ay[i], to + shift, by[i], cx, cy, dx, dy)
                 is_one = at >= 0.0 if at_start else at > 0.0
@@ -60,11 +64,12 @@ def first_meetings(ax, ay, bx, by, edges, sphere, at_start):
 
 
 @njit(nogil=True, cache=True)
-def passing(ax, ay, bx, by, x, y, r, east, north, sphere):
-    """1 for each way that comes within r of a place, by which a step east and north is worth so
-    much; else 0."""
+def passing(ax, ay, bx, by, areas, circles, sphere):
+    """1 for each way that comes within the radius of its circle; else 0. A row of `circles` is a
+    centre, a radius, and what a step east and north is worth; NaN is no circle."""
     found = np.zeros(len(ax))
     for i in range(len(ax)):
+        x, y, r, east, north = circles[areas[i]]
         px, py = _shorter(ax[i] - x, sphere) * east, (ay[i] - y) * north
         rx, ry = _shorter(bx[i] - ax[i], sphere) * east, (by[i] - ay[i]) * north
         length = rx * rx + ry * ry
@@ -76,12 +81,12 @@ def passing(ax, ay, bx, by, x, y, r, east, north, sphere):
 
 
 @njit(nogil=True, cache=True)
-def near_edges(xs, ys, edges, distance, sphere):
-    """1 for each place that is no farther than a distance from one of some edges; else 0."""
+def near_edges(xs, ys, areas, edges, edge_starts, distance, sphere):
+    """1 for each place that is no farther than a distance from an edge of its area; else 0."""
     found = np.zeros(len(xs))
     for i in range(len(xs)):
         east, north = _scales(ys[i], sphere)
-        for j in range(len(edges)):
+        for j in range(edge_starts[areas[i]], edge_starts[areas[i] + 1]):
             px, py = _shorter(edges[j, 0] - xs[i], sphere) * east, (edges[j, 1] - ys[i]) * north
             rx = _shorter(edges[j, 2] - edges[j, 0], sphere) * east
             ry = (edges[j, 3] - edges[j, 1]) * north
@@ -104,6 +109,21 @@ def places_ahead(bx, by, x, y, since, ahead, sphere):
             east[i] = x[i] + _shorter(x[i] - bx[i], sphere) * factor
             north[i] = y[i] + (y[i] - by[i]) * factor
     return east, north
+
+
+@njit(nogil=True, cache=True)
+def boxes_of_ways(ax, ay, bx, by, sphere, margin):
+    """The box of each way (x1, y1, x2, y2), wider by a part of itself; NaN where an end is."""
+    found = np.full((len(ax), 4), np.nan)
+    for i in range(len(ax)):
+        to = ax[i] + _shorter(bx[i] - ax[i], sphere)
+        if np.isnan(to) or np.isnan(ay[i]) or np.isnan(by[i]):
+            continue
+        for axis, one, other in ((0, ax[i], to), (1, ay[i], by[i])):
+            reach = margin * max(abs(one), abs(other))
+            found[i, axis] = min(one, other) - reach
+            found[i, axis + 2] = max(one, other) + reach
+    return found
 
 
 @njit(nogil=True, cache=True)

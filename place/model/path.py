@@ -99,6 +99,10 @@ def _meeting(
     ax: float, ay: float, bx: float, by: float, cx: float, cy: float, dx: float, dy: float
 ) -> float:
     """How far along the way from a to b it first meets the edge from c to d; −1 if never."""
+    if max(ax, bx) < min(cx, dx) or min(ax, bx) > max(cx, dx):
+        return NO_MEETING  # which rounding might hide where both lead almost the same way
+    if max(ay, by) < min(cy, dy) or min(ay, by) > max(cy, dy):
+        return NO_MEETING
     rx, ry, sx, sy, qx, qy = bx - ax, by - ay, dx - cx, dy - cy, cx - ax, cy - ay
     turned = rx * sy - ry * sx
     if turned != 0.0:

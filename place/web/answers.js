@@ -1,6 +1,6 @@
 // The answer of a query as a list that follows its deltas: rows come and go, and a row whose values
 // change stays where it is and shows which. Of a query that tells arrivals only it is what came
-// last, and of a trigger the last alerts.
+// last, and of a trigger the last alerts. Where the map shows the past, the answer is that of then.
 
 import { call } from "./api.js";
 import { make, showValue } from "./dom.js";
@@ -15,9 +15,10 @@ const compare = new Intl.Collator("en", { numeric: true }).compare;
 
 export class AnswerList {
   // `onRow(stream, key)` is called with the object of a row that is chosen, `focalOf()` says
-  // whether the object that leads the query is there.
-  constructor(query, { onRow, onLost, onSize = () => {}, focalIsGone = () => false }) {
-    Object.assign(this, { query, onRow, onLost, onSize, focalIsGone });
+  // whether the object that leads the query is there, and `thenOf()` which past is shown.
+  constructor(query, { onRow, onLost, onSize = () => {}, focalIsGone = () => false,
+    thenOf = () => null }) {
+    Object.assign(this, { query, onRow, onLost, onSize, focalIsGone, thenOf });
     this.isTrigger = query.kind === "trigger";
     this.rows = new Map();
     this.after = null;
@@ -158,7 +159,29 @@ export class AnswerList {
   }
 
   show() {
-    const sorted = [...this.rows.values()];
+    const then = this.isTrigger ? null : this.thenOf();
+    if (then || this.isThen) {
+      this.body.replaceChildren(); // rows of another time: each is made anew
+      for (const held of this.rows.values()) held.item = null;
+    }
+    this.isThen = Boolean(then);
+    this.element.classList.toggle("then", this.isThen);
+    if (then) this.showThen(then);
+    else this.showRows([...this.rows.values()], this.total);
+  }
+
+  showThen({ text, answers }) {
+    const rows = answers.get(this.query.name);
+    const held = (rows ?? []).map((row) => ({ row, count: 1, item: null }));
+    this.showRows(held, rows?.length ?? null);
+    const what = rows === undefined ? "Asking for the answer"
+      : !rows ? "The past of what it reads is not known"
+        : rows.length > MOST_SHOWN ? `The first ${MOST_SHOWN} of ${rows.length}`
+          : rows.length ? "The answer" : "Nothing was in the answer";
+    this.say(`${what} as of ${text}.`);
+  }
+
+  showRows(sorted, total) {
     const order = (held) => (held.name ??= this.nameOf(held.row));
     if (this.isTrigger) sorted.reverse();
     else if (sorted.length <= MOST_SORTED) sorted.sort((a, b) => compare(order(a), order(b)));
@@ -175,17 +198,20 @@ export class AnswerList {
       if (!held.item.isConnected) this.body.insertBefore(held.item, before);
       before = held.item;
     }
-    this.onSize(this.total ?? 0);
-    const more = this.rows.size - MOST_SHOWN;
-    this.say(this.total === undefined ? "Asking for the answer…"
-      : !this.rows.size ? this.nothing()
+    this.onSize(total === undefined ? 0 : total);
+    if (this.isThen) return;
+    const more = sorted.length - MOST_SHOWN;
+    this.say(total === undefined ? "Asking for the answer…"
+      : !sorted.length ? this.nothing()
         : more > 0 ? `The first ${MOST_SHOWN}; ${more.toLocaleString("en")} more.` : "");
   }
 
   say(text) {
     const { focal } = this.query;
     const isGone = Boolean(focal) && this.focalIsGone();
-    const gone = `${focal?.stream} ${focal?.key} is gone: this goes on when it comes back.`;
+    const then = this.isThen && this.thenOf();
+    const gone = then ? `${focal?.stream} ${focal?.key} is not there as of ${then.text}.`
+      : `${focal?.stream} ${focal?.key} is gone: this goes on when it comes back.`;
     const said = isGone ? gone : text;
     this.element.classList.toggle("gone", isGone);
     if (this.state.textContent !== said) this.state.textContent = said;

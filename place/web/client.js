@@ -20,6 +20,7 @@ export class ClientView {
     this.composer = new Composer(byId("composer"), live, scene, say, (sql) => this.submit(sql));
     live.on("queries", () => this.follow());
     live.on("focals", () => this.lists.forEach((list) => list.show()));
+    live.on("then", () => this.lists.forEach((list) => list.show()));
     live.on("about", () => this.composer.setStreams());
     live.on("world", () => this.composer.setStreams());
   }
@@ -74,8 +75,9 @@ export class ClientView {
     const list = new AnswerList(query, {
       onRow: (stream, key) => this.objects.chooseKey(stream, key),
       onLost: () => this.forget(query.name, list),
-      onSize: (total) => (size.textContent = total.toLocaleString("en")),
+      onSize: (total) => (size.textContent = total?.toLocaleString("en") ?? "–"),
       focalIsGone: () => this.live.focalIsGone(query.name),
+      thenOf: () => this.live.then,
     });
     list.mark = mark;
     list.colour = isTrigger ? ALERT : markColour(mark);

@@ -52,7 +52,7 @@ export class Labels {
   ask() {
     clearTimeout(this.timer);
     if (!this.column || this.live.isPaused) return;
-    const early = this.askedAt + PAUSE - performance.now();
+    const early = this.live.past ? 0 : this.askedAt + PAUSE - performance.now();
     if (early > 0) {
       this.timer = setTimeout(() => this.ask(), early);
       return;

@@ -31,6 +31,7 @@ export class Live extends EventTarget {
     this.asked = new Map();
     this.isPaused = false;
     this.past = null; // who shows the past instead of what comes, and answers for it
+    this.then = null; // the past that is shown: its time as a text, and answers by query
     this.isMarking = false;
     this.markedAt = -10;
     this.isDark = false;
@@ -216,7 +217,8 @@ export class Live extends EventTarget {
   }
 
   send(message) {
-    if (!this.past) this.socket?.send(message);
+    if (this.past) this.past.send(message);
+    else this.socket?.send(message);
   }
 
   next(type) {

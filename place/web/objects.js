@@ -33,7 +33,9 @@ export class Objects {
     const { index, slot } = await this.live.ask({ type: "locate", stream: name, key }) ?? {};
     const track = this.live.tracks.get(index);
     if (!track || slot === null || slot === undefined) {
-      this.say(`${name} ${key} is not on the map: it is gone, or yours to see no more.`);
+      const { then } = this.live;
+      this.say(then ? `${name} ${key} is not on the map as of ${then.text}.`
+        : `${name} ${key} is not on the map: it is gone, or yours to see no more.`);
       return false;
     }
     await this.choose({ track, slot });
@@ -91,7 +93,7 @@ export class Objects {
   }
 
   showRow(row) {
-    this.state.textContent = "";
+    this.state.textContent = this.live.then ? `As of ${this.live.then.text}.` : "";
     byId("card").classList.remove("is-gone");
     for (const [name, value] of Object.entries(row)) {
       const cell = this.values.get(name);
@@ -113,7 +115,7 @@ export class Objects {
     }
     if (this.isFollowing) this.scene.moveTo(track, chosen.slot);
     clearTimeout(this.timer);
-    const early = this.askedAt + PAUSE - performance.now();
+    const early = this.live.past ? 0 : this.askedAt + PAUSE - performance.now();
     if (early > 0) {
       this.timer = setTimeout(() => this.look(), early);
       return;
@@ -124,9 +126,12 @@ export class Objects {
   }
 
   showGone() {
-    if (byId("card").classList.contains("is-gone")) return;
+    const { then } = this.live;
+    if (!then && byId("card").classList.contains("is-gone")) return;
     byId("card").classList.add("is-gone");
-    this.state.textContent = "It is gone; this is what it was last.";
+    this.state.textContent = then ? `It is not there as of ${then.text}.`
+      : "It is gone; this is what it was last.";
+    if (then) for (const cell of this.values.values()) cell.textContent = "–";
     this.follow(false);
   }
 

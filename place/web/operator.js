@@ -35,6 +35,10 @@ export class OperatorView {
     live.on("queries", () => this.showQueries());
     live.on("sizes", () => this.showSizes());
     live.on("world", () => this.showQueries());
+    live.on("then", () => {
+      this.answer?.show();
+      this.showSizes();
+    });
     live.on("focals", () => {
       this.answer?.show();
       this.showSizes();
@@ -142,6 +146,7 @@ export class OperatorView {
         onRow: (stream, key) => this.objects.chooseKey(stream, key),
         onLost: () => this.choose(null),
         focalIsGone: () => this.live.focalIsGone(query.name),
+        thenOf: () => this.live.then,
       });
     }
     return this.answer;
@@ -192,7 +197,12 @@ export class OperatorView {
     else this.scene.zoomTo(query);
   }
 
+  // In the past, of those queries whose answers are shown.
   sizeOf(query) {
+    const { then } = this.live;
+    if (then && query.kind !== "trigger") {
+      return then.answers.get(query.name)?.length.toLocaleString("en") ?? "–";
+    }
     const own = query.kind === "trigger" ? query.alerts : query.size;
     const size = this.live.sizes.get(query.name) ?? own;
     return size === null || size === undefined ? "–" : size.toLocaleString("en");

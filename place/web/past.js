@@ -1,5 +1,6 @@
-// The past on the map: a slider over what the archives have. Objects, the answers of queries and the
-// trail of the chosen object are shown as they were; live frames wait until one comes back.
+// The past on the map: a slider over what the archives have. Objects and their labels, the answers of
+// queries on the map and in lists, and the card and trail of the chosen object are shown as they
+// were; live frames wait until one comes back.
 
 import { call, describeError } from "./api.js";
 import { byId } from "./dom.js";
@@ -22,6 +23,7 @@ export class Past {
     Object.assign(this, { live, scene, say });
     this.ranges = new Map();
     this.slots = new Map();
+    this.labels = new Map();
     this.time = null;
     this.isPlaying = false;
     byId("past-time").addEventListener("input", ({ target }) => this.go(Number(target.value)));
@@ -66,11 +68,18 @@ export class Past {
     slider.max = this.end;
     slider.value = time;
     slider.setAttribute("aria-valuetext", textOf(time));
-    byId("past-now").textContent = this.isOn ? textOf(time).slice(0, 19) : "now";
+    byId("past-now").textContent = this.isOn ? this.said(time) : "now";
+    byId("as-of").hidden = !this.isOn;
+    byId("as-of-time").textContent = this.isOn ? this.said(time) : "";
     byId("past-live").disabled = !this.isOn;
     const play = byId("past-play");
     play.textContent = this.isPlaying ? "Pause" : "Play";
     play.setAttribute("aria-pressed", String(this.isPlaying));
+  }
+
+  // A time for people, to the second.
+  said(time) {
+    return textOf(time).slice(0, 19);
   }
 
   go(time) {
@@ -81,7 +90,9 @@ export class Past {
       return;
     }
     this.live.past = this;
+    this.live.then = { text: this.said(this.time), answers: new Map() };
     this.live.tell("past", this.time);
+    this.live.tell("then", null);
     this.live.choose(this.live.world.space, false); // slots are others from here on; it shows them
     this.showBar();
   }
@@ -101,8 +112,9 @@ export class Past {
   async leave() {
     this.isPlaying = false;
     this.time = null;
-    this.live.past = null;
+    this.live.past = this.live.then = null;
     this.live.tell("past", null);
+    this.live.tell("then", null);
     this.showBar();
     await this.live.reload();
   }
@@ -116,6 +128,7 @@ export class Past {
       while (this.isDue && this.isOn) {
         this.isDue = false;
         const { time } = this;
+        this.live.then.text = this.said(time); // cards are of the frame that comes now
         for (const track of this.live.drawnTracks()) await this.showObjects(track.stream, time);
         await this.showAnswers(time);
         await this.showTrail(time);
@@ -136,9 +149,12 @@ export class Past {
 
   async showObjects(stream, time) {
     const { index, key_column: key, class_column: kind, classes } = stream;
+    const { column } = this.scene.labels;
+    const isLabelled = stream.columns.some(({ name }) => name === column);
     let rows = [];
     if (key && this.covers(stream.name, time)) {
-      const columns = [quoteName(key), "x", "y", ...(kind ? [quoteName(kind)] : [])];
+      const columns = [quoteName(key), "x", "y", ...[kind, isLabelled && column].filter(Boolean)
+        .map(quoteName)];
       const sql = `SELECT ${columns.join(", ")} FROM ${quoteName(stream.name)}`;
       rows = (await askSql(sql, textOf(time))).rows;
     }
@@ -148,14 +164,18 @@ export class Past {
     const frame = { stream: index, tick: 0, instant: time, count: rows.length,
       slots: new Uint32Array(rows.length), places: new Float32Array(2 * rows.length),
       classes: new Uint8Array(rows.length) };
-    rows.forEach(([name, x, y, value], i) => {
+    const texts = new Map();
+    rows.forEach((row, i) => {
+      const [name, x, y, value] = row;
       const text = String(name);
       if (!known.has(text)) known.set(text, known.size);
       frame.slots[i] = known.get(text);
+      texts.set(frame.slots[i], row.at(-1));
       frame.places.set([x, y], 2 * i);
       const code = kind ? classes.indexOf(value) : -1;
       frame.classes[i] = code < 0 ? OTHER : code;
     });
+    this.labels.set(index, { column: isLabelled ? column : "", texts });
     this.placeFocals(stream);
     this.live.takeFrame(frame);
   }
@@ -174,8 +194,21 @@ export class Past {
     return this.slots.get(index)?.get(String(key));
   }
 
-  // The answers of the queries that are shown, as they were.
+  // What the server would be told: of labels, those of then; others choose what is shown anyway.
+  send({ type, stream, column, slots }) {
+    if (type !== "labels") return;
+    const known = this.labels.get(stream);
+    if (known?.column !== column) {
+      this.show(); // objects come with their labels
+      return;
+    }
+    const texts = slots.map((slot) => known.texts.get(slot) ?? null);
+    this.live.tell("labels", { stream, column, slots, texts });
+  }
+
+  // The answers of the queries that are shown, as they were, on the map and in the lists.
   async showAnswers(time) {
+    const answers = new Map();
     for (const { name } of this.live.marked) {
       const query = this.live.queries.get(name);
       const isKept = query && query.kind !== "trigger"
@@ -190,11 +223,12 @@ export class Past {
           .filter((slot) => slot !== undefined);
       }
       this.live.answers.set(name, slots);
-      this.live.sizes.set(name, rows.length);
+      answers.set(name, isKept ? rows : null);
     }
+    this.live.then = { text: this.said(time), answers };
+    this.live.tell("then", null);
     this.live.remark();
     this.live.tell("answer", null);
-    this.live.tell("sizes", this.live.sizes);
   }
 
   // Where the chosen object came from, as the archive knows it.

@@ -18,31 +18,18 @@ import pyarrow as pa
 
 from place.engine.columns import Columns
 from place.engine.flow import Flow, Sources
+from place.engine.held_stays import HeldStays, Stays
 from place.engine.objects import Objects
-from place.engine.operators.contract import NEVER
+from place.engine.operator_specs import DwellSpec
+from place.engine.operators.contract import NEVER, Parameters
 from place.engine.tick import Tick
 from place.engine.vector import holds
 from place.kernels.arrays import Bools, Longs
 from place.model.clock import ceil_all
 from place.model.schema import Stream
-from place.plan.expression import Expression
 
 NO_IDS = np.empty(0, np.int64)
 SLOT_BITS = 32
-
-
-@dataclass(frozen=True)
-class Stays:
-    """Rows of objects that are in regions now: query and slot in one number, since when their stays
-    last, whether they are in the answer already, and the rows."""
-
-    ids: Longs
-    since: Longs
-    shown: Bools
-    sources: Sources
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class Dwell:
@@ -50,22 +37,16 @@ class Dwell:
 
     name = "dwell"
 
-    def __init__(
-        self,
-        store: Objects,
-        duration: int,
-        is_standing: bool,
-        entered: Expression | None = None,
-        confirm: int | None = None,
-    ) -> None:
+    def __init__(self, store: Objects, spec: DwellSpec, parameters: Parameters) -> None:
         self._store = store
         assert isinstance(store.relation, Stream)
         self._stream = store.relation
-        self._duration = duration
-        self._is_standing = is_standing
-        self._entered = entered
-        self._confirm = confirm
-        self._held: Stays | None = None
+        self._duration = spec.duration
+        self._is_standing = spec.is_standing
+        self._entered = spec.entered
+        self._confirm = spec.confirm
+        self._parameters = parameters
+        self._held = HeldStays()
         self._begun: dict[int, pa.Table | None] = {}
 
     def begin(self, query: int, content: pa.Table | None) -> None:
@@ -77,15 +58,12 @@ class Dwell:
 
     def next_expiry(self) -> int:
         """The next instant at which a stay becomes long enough."""
-        held = self._held
-        if held is None or self._entered is not None or held.shown.all():
-            return NEVER
-        return int(self._due(held.since[~held.shown]).min())
+        return self._held.next_due()
 
     def save(self) -> pa.Table | None:
         """All stays that last: the query, the key of the object, since when, and whether shown."""
-        held = self._held
-        if held is None or not len(held):
+        held = self._held.all()
+        if not len(held):
             return None
         key = self._store.relation.key
         assert key is not None
@@ -103,7 +81,7 @@ class Dwell:
             self._begun.clear()
             if self.next_expiry() > tick.until:
                 return Flow.of_marks(flow.marks)
-        events = self._events(flow)
+        events, before = self._events(flow, tick.until)
         # What leaves at an instant stands before what comes at it.
         order = np.lexsort((events.weights > 0, events.instants, events.ids))
         ids, instants = events.ids[order], events.instants[order]
@@ -114,6 +92,8 @@ class Dwell:
         ends[:-1][same[1:]] = instants[1:][same[1:]]
         goes_on = np.zeros(len(ids), np.bool_)
         goes_on[1:] = same[1:] & ~comes[:-1] & (instants[1:] == instants[:-1])
+        goes_on[2:] &= same[1:-1]  # what was not worth holding begins anew
+        goes_on[1:2] = False
         rows = np.flatnonzero(comes)
         chosen = order[rows]
         first = np.maximum.accumulate(np.where(goes_on[rows], 0, np.arange(len(rows))))
@@ -131,11 +111,14 @@ class Dwell:
             visible = np.where(last >= first, at, NEVER)
         joins = ~shown & (visible < end) & (visible <= tick.until)
         leaves = (shown | joins) & (end < NEVER)
-        stays = np.flatnonzero(end == NEVER)
-        kept = chosen[stays]
-        self._held = Stays(
-            ids[rows[stays]], since[stays], (shown | joins)[stays], _taken(events.sources, kept)
+        stays = np.flatnonzero((end == NEVER) & self._matters(shown | joins, events, chosen))
+        after = Stays(
+            ids[rows[stays]],
+            since[stays],
+            (shown | joins)[stays],
+            _taken(events.sources, chosen[stays]),
         )
+        self._held.replace(before, after, self._due(after.since) if self._entered is None else None)
         come, go = np.flatnonzero(joins), np.flatnonzero(leaves)
         told = np.concatenate([go, come])
         found = Flow(
@@ -168,18 +151,28 @@ class Dwell:
         last = np.maximum.accumulate(np.where(decides, places, -1))
         return (last >= first) & said[last], run
 
+    def _matters(self, shown: Bools, events: _ComingsAndGoings, chosen: Longs) -> Bools:
+        """Which rows have to be held. Where readings count, an object that is neither in the answer
+        nor in the region is as if nothing had been heard of it."""
+        if self._confirm is None:
+            return np.ones(len(chosen), np.bool_)
+        return shown | self._lies(events)[chosen]
+
     def _lies(self, events: _ComingsAndGoings) -> Bools:
         """Which rows are of objects that lie in the region itself, and not only near it."""
         assert self._entered is not None
         dictionary = self._store.columns.dictionary
-        return holds(self._entered, events.sources, len(events.ids), dictionary)
+        queries = events.ids >> SLOT_BITS
+        sources = self._parameters.beside_queries(events.sources, queries)
+        return holds(self._entered, sources, len(events.ids), dictionary)
 
     def _due(self, since: Longs) -> Longs:
         """When stays that began then are long enough."""
         return ceil_all(since + self._duration, self._stream.evaluate)
 
-    def _events(self, flow: Flow) -> _ComingsAndGoings:
-        """What is held and what comes and leaves, one after the other."""
+    def _events(self, flow: Flow, until: int) -> tuple[_ComingsAndGoings, Stays]:
+        """What is held of those that come and leave, and of those that are due; then what comes
+        and leaves. And what is held of them."""
         count = len(flow)
         ids = NO_IDS
         if count:
@@ -192,13 +185,14 @@ class Dwell:
             since, at_once = self._known(flow, since, at_once)
         self._begun.clear()
         weights, instants = flow.weights.astype(np.int64), flow.instants.astype(np.int64)
-        held = self._held
-        if held is None or not len(held):
+        held = self._held.touched(ids, until)
+        if not len(held):
             shown = np.zeros(count, np.bool_)
-            return _ComingsAndGoings(ids, instants, weights, since, shown, at_once, flow.sources)
+            parts = (ids, instants, weights, since, shown, at_once, flow.sources)
+            return _ComingsAndGoings(*parts), held
         many = len(held)
         sources = held.sources if not count else _joined(held.sources, flow.sources)
-        return _ComingsAndGoings(
+        found = _ComingsAndGoings(
             np.concatenate([held.ids, ids]),
             np.concatenate([np.full(many, -NEVER), instants]),
             np.concatenate([np.ones(many, np.int64), weights]),
@@ -207,6 +201,7 @@ class Dwell:
             np.concatenate([np.zeros(many, np.bool_), at_once]),
             sources,
         )
+        return found, held
 
     def _known(self, flow: Flow, since: Longs, at_once: Bools) -> tuple[Longs, Bools]:
         """Since when those stays last with which queries begin, and which are shown at once.

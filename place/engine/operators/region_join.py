@@ -30,6 +30,7 @@ from place.engine.tick import Tick
 from place.engine.tick_readings import TickReadings
 from place.engine.vector import same_rows
 from place.engine.versions import Versions
+from place.engine.way_matching import WayMatcher
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.gather import taken
 from place.kernels.moving_regions import lay_around
@@ -56,7 +57,11 @@ class RegionJoin:
         self._store = store
         self._around = around
         self._newcomers = NewRegions(self.index, key.space, around)
-        self._matcher = Matcher(key.dimensions, around.polygons, around.threads, passes)
+        self._matcher = (
+            Matcher(key.dimensions, around.polygons, around.threads, passes)
+            if key.way is None
+            else WayMatcher(key.way, around.polygons, around.threads)
+        )
         self._added: list[Longs] = []
         self._removed: list[Longs] = []
         self._ended: list[int] = []
