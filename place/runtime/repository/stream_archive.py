@@ -30,6 +30,7 @@ from place.runtime.repository.footers import Footers
 from place.runtime.repository.interval import (
     Interval,
     arranged,
+    by_object,
     last_of_each,
     open_rows,
     valid_at,
@@ -317,11 +318,13 @@ class StreamArchive:
         return write_rows(self._storage, self.directory, self.layout, name, day, made.pieces)
 
     def write_loose(self, rows: pa.Table) -> TableFile:
-        """Write readings that are in no interval yet; they are of one day."""
+        """Write readings that are in no interval yet, in the order of times; they are of one
+        day."""
         times = self.layout.times(rows)
         name = f"loose_{times[0]}_{times[-1]}"
         day = _day(int(times[0]))
-        return write_rows(self._storage, self.directory, self.layout, name, day, [rows])
+        pieces = by_object(self.layout, rows)
+        return write_rows(self._storage, self.directory, self.layout, name, day, pieces)
 
     # What is asked
 
@@ -412,7 +415,7 @@ class StreamArchive:
             return self._found(view, rows, read + more, size + more_size)
 
     def _until(self, view: View, loose: pa.Table, at: int) -> pa.Table:
-        """The readings since the last interval up to a time, in the order of times."""
+        """The readings since the last interval up to a time, those of each object in order."""
         rows = pa.concat_tables([loose, *view.recent])
         return rows.filter(pa.array(self.layout.times(rows) <= at))
 
