@@ -239,6 +239,37 @@ class GroupIndex:
         return sum(len(content) for content in made if content is not None)
 
 
+def chosen_groups(
+    source: pa.NativeFile, index: GroupIndex, layout: Layout, wanted: Wanted
+) -> tuple[list[int], int]:
+    """The row groups that may hold what is wanted, and the bytes that were read to know that."""
+    groups = np.flatnonzero(index.chosen(wanted)).tolist()
+    if wanted.keys is not None and layout.key is not None and len(wanted.keys) <= 64:
+        return index.with_keys(source, groups, wanted.keys)
+    return groups, 0
+
+
+def read_groups(
+    source: pa.NativeFile,
+    metadata: pq.FileMetaData,
+    layout: Layout,
+    wanted: Wanted,
+    groups: Sequence[int],
+    *,
+    alone: bool = True,
+) -> pa.Table:
+    """Rows of some row groups that may be wanted, by the box and the keys. `alone` says that no
+    other file is read at the same time."""
+    if not groups:
+        return layout.schema.empty_table()
+    with pq.ParquetFile(source, metadata=metadata) as file:
+        # Where several files are read at once, more threads would wait for each other.
+        rows = file.read_row_groups(list(groups), use_threads=alone)
+    # What is left out here is not copied again: of one object it is a small part of each group.
+    rows = fits(layout, rows, wanted.box, wanted.keys)
+    return rows if rows.schema.equals(layout.schema) else rows.cast(layout.schema)
+
+
 def read_file(
     source: pa.NativeFile,
     index: GroupIndex,
@@ -248,20 +279,9 @@ def read_file(
     alone: bool = True,
 ) -> tuple[pa.Table, int]:
     """Rows that may be wanted, by the bounds of row groups, the box and the keys; and the bytes
-    that were read for them. `alone` says that no other file is read at the same time."""
-    groups = np.flatnonzero(index.chosen(wanted)).tolist()
-    size = 0
-    if wanted.keys is not None and layout.key is not None and len(wanted.keys) <= 64:
-        groups, size = index.with_keys(source, groups, wanted.keys)
-    if not groups:
-        return layout.schema.empty_table(), size
-    with pq.ParquetFile(source, metadata=index.metadata) as file:
-        # Where several files are read at once, more threads would wait for each other.
-        rows = file.read_row_groups(groups, use_threads=alone)
-    # What is left out here is not copied again: of one object it is a small part of each group.
-    rows = fits(layout, rows, wanted.box, wanted.keys)
-    if not rows.schema.equals(layout.schema):
-        rows = rows.cast(layout.schema)
+    that were read for them."""
+    groups, size = chosen_groups(source, index, layout, wanted)
+    rows = read_groups(source, index.metadata, layout, wanted, groups, alone=alone)
     return rows, size + int(index.sizes[groups].sum())
 
 

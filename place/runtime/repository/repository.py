@@ -33,6 +33,7 @@ from place.runtime.durable.storage import Damaged, Storage
 from place.runtime.repository.amend import Amended, amend
 from place.runtime.repository.delta import RepositoryFault
 from place.runtime.repository.footers import Footers
+from place.runtime.repository.pieces import Asked, TablePiece, pieces_of
 from place.runtime.repository.stream_archive import Captured, Prepared, StreamArchive
 
 LOG = logging.getLogger("place.repository")
@@ -464,6 +465,17 @@ class Repository:
             if archive is None:
                 raise RepositoryFault(f'there is no past of "{stream.name}" yet')
             return archive.readings(after, until, box, keys)
+
+    @contextlib.contextmanager
+    def reading(self, stream: Stream) -> Iterator[Callable[[Asked], list[TablePiece]]]:
+        """The pieces of a stream's table that hold what is asked, as it is now; its files stay for
+        as long as this lasts."""
+        with self._asked(stream) as archive:
+            if archive is None:
+                yield lambda asked: []
+                return
+            with archive.reading() as view:
+                yield lambda asked: pieces_of(archive, view, asked)
 
 
 def archived(catalog: Catalog) -> Iterator[Stream]:
