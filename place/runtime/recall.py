@@ -53,7 +53,7 @@ PATIENCE = 5.0
 
 def recall(archive: Archive, question: Question, most: int | None = None) -> Recalled:
     """What a question is answered with; its range was checked before."""
-    with deadline.at_most(current().seconds):
+    with deadline.at_most(current().seconds, can_be_given_up=True):
         if question.trajectory is not None:
             return trajectories(archive, question, most)
         past = OpenPast(archive, question)
@@ -80,6 +80,24 @@ def rows_told(question: Question, changes: Sequence[Change], most: int | None = 
         times = [np.maximum(chosen.joined, question.begin), chosen.left]
     check_rows(len(chosen), most)
     return _rows(chosen, times)
+
+
+class Progress:
+    """Says now and then how far a question is: in the log, and to whoever asked."""
+
+    def __init__(self) -> None:
+        self._began = self._told = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Has nothing been said for a while?"""
+        return time.monotonic() - self._told > PATIENCE
+
+    def tell(self, how_far: str) -> None:
+        """Say how far it is."""
+        self._told = time.monotonic()
+        text = f"{how_far}, after {self._told - self._began:.0f} s"
+        LOG.info("%s", text)
+        deadline.tell(text)
 
 
 class Counted:
@@ -189,18 +207,16 @@ class OpenPast:
     def run(self, most: int | None = None) -> Iterator[Change]:
         """The changes of the answer, from nothing to what it is at the last instant."""
         counted = Counted(self.question, most)
-        began = told = time.monotonic()
+        progress = Progress()
         for found in self.found(self._slices()):
             changes = settle(merge(found, self._answers))
             counted.add(changes)
             yield from changes
-            if time.monotonic() - told > PATIENCE:
-                told = time.monotonic()
-                LOG.info(
-                    "the past is read until %s of %s, after %.0f s",
-                    format_timestamp(min(self._reached.values())),
-                    format_timestamp(self.question.last),
-                    told - began,
+            if progress.is_due() and self._reached:
+                reached, last = min(self._reached.values()), self.question.last
+                progress.tell(
+                    f"the past is read until {format_timestamp(reached)} of"
+                    f" {format_timestamp(last)}"
                 )
 
     def found(self, slices: Iterable[int]) -> Iterator[list[Part]]:

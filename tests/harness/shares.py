@@ -42,9 +42,7 @@ def recall_in_shares(
     if question.trajectory is not None:
         return ways_together([division.ways(some, most) for some in tables])
     together = Together(question, most)
-    found = [
-        division.found(division.open(share, some), most) for share, some in enumerate(tables)
-    ]
+    found = [division.found(division.open(share, some), most) for share, some in enumerate(tables)]
     for parts in zip_longest(*found, fillvalue=[]):
         together.add(each for part in parts for each in part)
     return together.recalled()

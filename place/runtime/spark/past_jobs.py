@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import pickle
 import queue
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +37,7 @@ from place.runtime.durable.pack import read_pack
 from place.runtime.durable.storage import Storage
 from place.runtime.interface import Recalled, check_rows
 from place.runtime.past_shares import Division, Together, ways_together, why_whole
-from place.runtime.recall import PATIENCE, PIECE, named, recall
+from place.runtime.recall import PIECE, Progress, named, recall
 from place.runtime.repository.pieces import Asked, TablePiece
 from place.runtime.repository.repository import Repository
 from place.runtime.spark.failure import failure_of
@@ -47,7 +45,6 @@ from place.runtime.spark.parts import read_parts, write_parts
 from place.runtime.spark.worker_process import hush_broken_pipes, spare_the_collector
 from place.sql.limits import current
 
-LOG = logging.getLogger("place.past")
 JOB_ROWS = 5_000_000
 """A question for which so many rows have to be read is a Spark job, unless told otherwise."""
 SHARE_ROWS = 2_000_000
@@ -59,19 +56,25 @@ Sent = tuple[int, bytes]
 """A number, of a share or of a slice of time, and what is sent to it."""
 
 
+def _in_time() -> contextlib.AbstractContextManager[None]:
+    return deadline.at_most(current().seconds, can_be_given_up=True)
+
+
 class PastJobs:
     """Answers questions about the past of a repository, large ones by jobs of a Spark context."""
 
-    def __init__(self, context: SparkContext, storage: Storage, archive: Repository) -> None:
+    def __init__(
+        self, context: SparkContext, storage: Storage, archive: Repository, rows: int | None
+    ) -> None:
         self._context, self._storage, self._archive = context, storage, archive
-        self.rows = JOB_ROWS
+        self.rows = JOB_ROWS if rows is None else rows
         """The rows with which a question is large."""
 
     def recall(self, question: Question, most: int | None = None) -> Recalled:
         """What a question is answered with, and in which way; its range was checked before."""
         why = why_whole(question)
         if why is None:
-            with contextlib.ExitStack() as held, deadline.at_most(current().seconds):
+            with contextlib.ExitStack() as held, _in_time():
                 plan = self._planned(named(question), held)
                 if plan.count >= self.rows:
                     return self._run(plan, most)
@@ -198,7 +201,7 @@ def _cut(division: Division, storage: Storage, piece: TablePiece) -> Iterator[Se
 
 
 def _tables(items: Iterable[Sent]) -> dict[str, pa.Table]:
-    """The readings of a share by stream, in the order of times and, at one time, of their source."""
+    """The readings of a share by stream, by time and, at one time, in the order of their source."""
     parts: dict[str, list[pa.Table]] = {}
     for _, content in items:
         name, table = pickle.loads(content)
@@ -275,7 +278,7 @@ class _Running:
         self._group = f"place-past-{uuid.uuid4().hex}"
         self._results: queue.Queue[tuple[str, Any]] = queue.Queue(16)
         self._is_over = threading.Event()
-        self._began = self._said = time.monotonic()
+        self._progress = Progress()
 
     def each(self, answer: Any, count: int = 1) -> Iterator[Sent]:
         """What the shares send, in the order of the numbers that they send it to, below `count`."""
@@ -302,7 +305,9 @@ class _Running:
             try:
                 return self._results.get(timeout=POLL)
             except queue.Empty:
-                self._say()
+                if self._progress.is_due():
+                    done, tasks = self._tasks()
+                    self._progress.tell(f"of {tasks} tasks that read the past {done} are done")
 
     def _work(self, made: RDD[Sent]) -> None:
         try:
@@ -322,18 +327,7 @@ class _Running:
                 return True
         return False
 
-    def _say(self) -> None:
-        """Say now and then how far it is."""
-        if time.monotonic() - self._said < PATIENCE:
-            return
-        self._said = time.monotonic()
-        done, tasks = self._progress()
-        LOG.info(
-            "a Spark job reads the past: %d of %d tasks are done, after %.0f s",
-            *(done, tasks, self._said - self._began),
-        )
-
-    def _progress(self) -> tuple[int, int]:
+    def _tasks(self) -> tuple[int, int]:
         """How many tasks are done, and of how many, as far as Spark knows them."""
         tracker = self._context.statusTracker()
         stages: dict[int, Any] = {}

@@ -81,11 +81,13 @@ class SparkRuntime:
         keep: Keep | None = None,
         files_per_tick: int = FILES_PER_TICK,
         tick: float | None = None,
+        job_rows: int | None = None,
     ) -> None:
         self.spark = spark
         self.tick_seconds = tick
         """How long a tick should take, if that was asked."""
         self.files_per_tick = files_per_tick
+        self._job_rows = job_rows
         self._scratch = tempfile.TemporaryDirectory(prefix="place-home-") if home is None else None
         self.directory = (
             home if home is not None else Path(str(self._scratch and self._scratch.name))
@@ -154,7 +156,7 @@ class SparkRuntime:
         self.repository = self.archive = open_repository(self.pipeline, self._store.load)
         self.repository.open(0 if last is None else last.tick, self.catalog)
         context = self.spark.sparkContext
-        self.past = PastJobs(context, self.pipeline.storage, self.repository)
+        self.past = PastJobs(context, self.pipeline.storage, self.repository, self._job_rows)
         self._roll_forward()
 
     def _roll_forward(self) -> None:
