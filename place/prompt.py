@@ -19,6 +19,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from place.errors import ConfigurationError, PlaceError, suggestion
+from place.model import deadline
 from place.model.delta import Delta
 from place.model.reading import Advance
 from place.model.time import SECOND, format_timestamp
@@ -106,9 +107,22 @@ class Prompt:
         """Execute statements one by one; each that is wrong is answered by one message."""
         for offset, sql in split(text):
             try:
-                self.show(self.session.run(sql, text, offset))
+                with deadline.asked_by(self):
+                    result = self.session.run(sql, text, offset)
+                self.show(result)
             except PlaceError as error:
                 self.complain(error)
+            except deadline.Interrupted:
+                self.console.print(Text("given up", style="dim"))
+                return
+
+    def is_there(self) -> bool:
+        """Somebody waits for the answer; who does not presses Ctrl-C."""
+        return True
+
+    def hear(self, progress: str) -> None:
+        """How far a long question is."""
+        self.console.print(Text(progress, style="dim"))
 
     def complain(self, error: PlaceError) -> None:
         self.failed = True

@@ -252,6 +252,7 @@ def connect(
     settings: Mapping[str, str] | None = None,
     keep: str | None = None,
     tick: str | None = None,
+    job_rows: int | None = None,
 ) -> Session: ...
 def connect(
     home: str | Path | None = None,
@@ -266,6 +267,7 @@ def connect(
     settings: Mapping[str, str] | None = None,
     keep: str | None = None,
     tick: str | None = None,
+    job_rows: int | None = None,
 ) -> Connection:
     """Open a session: durable in the directory `home`, or without one only while it is open.
 
@@ -274,8 +276,9 @@ def connect(
     where state and deltas are kept if not in `home`: a directory or an object store that all
     machines of a cluster reach; deltas stay there for so long as `keep` says (`"24 hours"`), for
     those who resume. What comes in is cut so that a tick takes about as long as `tick` says
-    (`"200ms"`). Without a master `runtime` is `local`, in this process, or `reference`, which
-    computes every answer from its definition.
+    (`"200ms"`). A question about the past that may have to read `job_rows` rows (5 million) is a
+    Spark job of its own. Without a master `runtime` is `local`, in this process, or `reference`,
+    which computes every answer from its definition.
 
     An address of a server (`http://…`, with the `token` that it wants) gives a Client of it. For a
     type checker a text alone may be either, a Connection: a Path, or a runtime, says Session, and a
@@ -319,6 +322,7 @@ def connect(
             threads=threads,
             keep=kept,
             tick=target,
+            job_rows=job_rows,
         )
         return Session(runs, TableLoader())
     if master is not None:

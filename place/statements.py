@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from place.errors import LimitError, PlaceError, StatementError, suggestion
-from place.model.deadline import OutOfTime
+from place.model.deadline import Interrupted, OutOfTime
 from place.model.delta import Delta, ordered
 from place.model.result import DeltaList, Result
 from place.model.types import Row, Type
@@ -193,6 +193,8 @@ class Statements:
             raise answer_too_large(many.rows, width, select.at) from None
         except OutOfTime:
             raise select_too_slow(select.at) from None
+        except KeyboardInterrupt:
+            raise Interrupted from None
         # Trajectories come in the order of their objects and times.
         way = question.trajectory
         rows = tuple(ordered(found.rows) if way is None else found.rows)
@@ -248,6 +250,8 @@ class Statements:
             found = self._runtime.recall(question)
         except OutOfTime:
             raise select_too_slow(select.at) from None
+        except KeyboardInterrupt:
+            raise Interrupted from None
         told = ((line,) for line in (*lines, *found.reads, *question.notes))
         return Result("plan", ("plan",), (Type.STRING,), tuple(told))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,16 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import place
 from place.errors import PlaceError
 from place.model.reading import Advance, Input, Reading
 from place.model.schema import Stream
 from place.plan.catalog import fold
 from place.runtime.local import LocalRuntime
-from place.runtime.repository import stream_archive
+from place.runtime.past_shares import ShareArchive
+from place.runtime.repository import repository, stream_archive
+from place.runtime.repository.layout import Layout
+from place.runtime.repository.pieces import Asked
 from place.runtime.repository.repository import Pace, Repository
 from place.runtime.tables import TableLoader
 from place.session import Session
@@ -39,10 +45,9 @@ def opened(home: Path) -> Session:
 
 
 def repository_of(session: Session) -> Repository:
-    runtime = session.runtime
-    assert isinstance(runtime, LocalRuntime)
-    assert runtime.repository is not None
-    return runtime.repository
+    archive = session.runtime.archive
+    assert isinstance(archive, Repository)
+    return archive
 
 
 def stream_of(session: Session, name: str = "Cars") -> Stream:
@@ -87,6 +92,13 @@ def check(repository: Repository, stream: Stream, world: World, times: list[int]
         found = rows_of(repository.objects(stream, at, None, some).table)
         assert {row[0] for row in found} == some & expected.keys()
     for after, until in pairwise(times):
+        share = gathered(repository, stream, Asked(after, until))
+        assert {r[0]: r[:-2] for r in rows_of(share.objects(stream, after).table)} == (
+            world.objects(after)
+        )
+        assert share.readings(stream, after, until).table.equals(
+            repository.readings(stream, after, until).table
+        )
         told = [
             (row[0], row[-2], None if row[-1] else row[:-2])
             for row in rows_of(repository.readings(stream, after, until).table)
@@ -98,6 +110,16 @@ def check(repository: Repository, stream: Stream, world: World, times: list[int]
             for row in rows_of(repository.readings(stream, after, until, None, some).table)
         ]
         assert told == [each for each in world.between(after, until) if each[0] == 2]
+
+
+def gathered(repository: Repository, stream: Stream, asked: Asked) -> ShareArchive:
+    """What tasks elsewhere would read, all in one share."""
+    with repository.reading(stream) as pieces_of:
+        rows = [piece.read(repository.storage) for piece in pieces_of(asked)]
+    layout = Layout(stream)
+    table = layout.in_order(pa.concat_tables([layout.schema.empty_table(), *rows]))
+    spans = {stream.name: repository.span(stream)}
+    return ShareArchive(spans, {stream.name: layout.segment(table)})
 
 
 reading = st.tuples(
@@ -301,36 +323,41 @@ def test_a_stream_that_begins_anew_has_a_table_of_its_own(tmp_path: Path) -> Non
         assert found.table.num_rows == 12
 
 
-KILLED = """
-import os, random, signal, sys, time
-from pathlib import Path
-from place.runtime.repository import repository, stream_archive
-from place.runtime.repository.repository import Pace
-from tests.test_repository import COLUMNS, fed, next_second, opened, repository_of
-repository.POLL = 0.005
-stream_archive.MOST_ROWS = 40
-home, times = Path(sys.argv[1]), int(sys.argv[2])
-
-def write():
-    session = opened(home)
+def write_forever(session: Session, ready: int) -> None:
+    """Feed a session without a pause, and say when that begins."""
+    repository.POLL = 0.005
+    stream_archive.MOST_ROWS = 40
     if not session.runtime.catalog.streams:
         session.sql(f"CREATE STREAM Cars {COLUMNS} WITH (archive = 'all', snapshot = '10 seconds')")
     repository_of(session).pace = Pace(seconds=0.02, readings=20, grace=0.05)
-    os.write(writing, b".")
+    os.write(ready, b".")
     while True:
         second = next_second(session)
         fed(session, range(second, second + 3))
 
+
+KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+from tests.test_repository import opened, write_forever
+home, times = Path(sys.argv[1]), int(sys.argv[2])
 chance = random.Random(times)
 for _ in range(times):
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        write()
+        write_forever(opened(home), writing)
     assert os.read(reading, 1) == b"."
     time.sleep(chance.uniform(0.02, 0.5))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+"""
+ON_SPARK = """
+import sys
+from pathlib import Path
+from tests.harness.pipeline import opened
+from tests.test_repository import write_forever
+write_forever(opened(Path(sys.argv[1])), sys.stdout.fileno())
 """
 
 
@@ -339,7 +366,8 @@ def next_second(session: Session) -> int:
     return 1000 + session.runtime.statistics("Cars")["readings"] // 3
 
 
-KILLS = (pytest.param(3, id="few"), pytest.param(100, id="many", marks=pytest.mark.long))
+TIMES = int(os.environ.get("PLACE_KILLS", "100"))
+KILLS = (pytest.param(3, id="few"), pytest.param(TIMES, id="many", marks=pytest.mark.long))
 
 
 @pytest.mark.parametrize("times", KILLS)
@@ -351,28 +379,50 @@ def test_each_reading_is_archived_once_whenever_a_process_is_killed(
     command = [sys.executable, "-c", KILLED, str(tmp_path), str(times)]
     subprocess.run(command, check=True, env=environment, timeout=60 + 60 * times)
     with opened(tmp_path) as session:
-        second = next_second(session)
-        fed(session, range(second, second + 1))
-        repository, stream = repository_of(session), stream_of(session)
-        assert repository.faults == {}
-        expected = World(
-            [
-                Reading("Cars", key, s * SECOND, (key, float(s % 9), float(key), "a", s * SECOND))
-                for s in range(1000, second)
-                for key in (1, 2, 3)
-            ]
-        )
-        check(
-            repository,
-            stream,
-            expected,
-            [
-                *range(1000 * SECOND, second * SECOND, 50 * SECOND),
-                second * SECOND - 1,
-            ],
-        )
-        repository.archive()
-    (table,) = (tmp_path / "repository" / "Cars").iterdir()
+        check_archived_once(session, tmp_path)
+
+
+@pytest.mark.long
+def test_each_reading_is_archived_once_whenever_a_pipeline_is_killed(tmp_path: Path) -> None:
+    """Its Spark is started again each time, which takes most of the time."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    chance = random.Random(TIMES)
+    for _ in range(TIMES):
+        with subprocess.Popen(
+            [sys.executable, "-c", ON_SPARK, str(tmp_path)], env=environment, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(1) == b"."
+            time.sleep(chance.uniform(0.02, 1.5))
+            process.kill()
+    with place.connect(tmp_path, master="local[2]") as session:
+        check_archived_once(session, tmp_path)
+
+
+def check_archived_once(session: Session, home: Path) -> None:
+    """A home that was fed without a pause has all readings that it took, each of them once."""
+    second = next_second(session)
+    fed(session, range(second, second + 1))
+    repository, stream = repository_of(session), stream_of(session)
+    assert repository.faults == {}
+    expected = World(
+        [
+            Reading("Cars", key, s * SECOND, (key, float(s % 9), float(key), "a", s * SECOND))
+            for s in range(1000, second)
+            for key in (1, 2, 3)
+        ]
+    )
+    check(
+        repository,
+        stream,
+        expected,
+        [
+            *range(1000 * SECOND, second * SECOND, 50 * SECOND),
+            second * SECOND - 1,
+        ],
+    )
+    repository.archive()
+    (table,) = (home / "repository" / "Cars").iterdir()
     names = DeltaTable(table).file_uris()
     counted = duckdb.execute(
         "SELECT count(*), count(DISTINCT (id, ts)), max(ts) FROM read_parquet($1)"

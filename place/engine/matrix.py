@@ -23,10 +23,15 @@ class Matrix:
     rows: int = 1
     columns: int = 1
 
+    @property
+    def size(self) -> int:
+        """How many cells it has."""
+        return self.rows * self.columns
+
     def answer_cell(self, name: str) -> int:
         """The number of the cell that puts the answer of a query together, where several hold it;
         numbers are places in `places()`."""
-        return zlib.crc32(name.encode("utf-8")) % (self.rows * self.columns)
+        return zlib.crc32(name.encode("utf-8")) % self.size
 
     def places(self) -> list[Place]:
         """All cells."""

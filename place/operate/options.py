@@ -86,6 +86,17 @@ def add_tick_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_job_option(parser: argparse.ArgumentParser) -> None:
+    """When a question about the past is a Spark job."""
+    parser.add_argument(
+        "--job-rows",
+        type=int,
+        metavar="N",
+        help="a question about the past that may have to read so many rows is a Spark job of its"
+        " own, and smaller ones are answered in this process (5000000)",
+    )
+
+
 def _tick(text: str) -> str:
     try:
         parse_tick(text)
@@ -113,6 +124,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         settings=spark_settings(arguments),
         keep=arguments.keep,
         tick=arguments.tick,
+        job_rows=arguments.job_rows,
     )
     if arguments.files_per_tick is not None:
         durable(session.runtime).files_per_tick = arguments.files_per_tick

@@ -19,6 +19,7 @@ from place.operate.logs import add_log_options, start_logging
 from place.operate.news import News
 from place.operate.options import (
     add_idle_option,
+    add_job_option,
     add_keep_option,
     add_spark_options,
     add_tick_option,
@@ -53,6 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_idle_option(parser)
     add_keep_option(parser)
     add_tick_option(parser)
+    add_job_option(parser)
     add_spark_options(parser)
     add_log_options(parser)
     parser.set_defaults(run=run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from place.plan.past_reads import Needed, floor_to
-from place.runtime.archive import Archive, Found
+from place.runtime.archive import Archive, Found, Span
 
 MOST_KEYS = 100_000
 """With more objects than these in a region, all readings of the time are read instead of theirs."""
@@ -29,6 +29,15 @@ class Reads:
         self.files_skipped += found.files_skipped
         self.bytes_read += found.bytes_read
         return found.table
+
+
+def since_of(need: Needed, span: Span, start: int | None) -> int:
+    """The time after which readings of a stream are read, at which its objects are known if they
+    count; `start` is where the question begins, None with the archive."""
+    since = span.begin - 1
+    if start is not None:
+        since = max(since, floor_to(start, need.stream.evaluate))
+    return max(since, span.begin) if need.objects else since  # before that nobody knows them
 
 
 def keys_within(archive: Archive, need: Needed, begin: int, until: int, reads: Reads) -> Needed:

@@ -64,7 +64,7 @@ def catch_up(
     archive: Archive, catalog: Catalog, query: Query, until: int, matrix: Matrix
 ) -> CaughtUp:
     """What a query of the catalog that begins in the past has told until an instant."""
-    past = OpenPast(archive, since_then(catalog, query, until, None), matrix)
+    past = OpenPast(archive, since_then(catalog, query, until, None), matrix.places())
     rows = lasting(query, list(past.run()))
     contents = tuple(
         worker.timelines[query.streams].cell.content(query.name) if query.needs_history else None

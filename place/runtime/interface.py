@@ -12,7 +12,7 @@ import pyarrow as pa
 from place.engine.slices import Told
 from place.errors import ConfigurationError
 from place.model.delta import Answer, Delta
-from place.model.reading import Input
+from place.model.reading import Input, Key
 from place.model.schema import Stream
 from place.model.types import Row
 from place.plan.catalog import Catalog
@@ -47,10 +47,12 @@ def check_rows(rows: int, most: int | None) -> None:
 
 @dataclass(frozen=True)
 class Recalled:
-    """What a question about the past is answered with, and what had to be read for it."""
+    """What a question about the past is answered with, and what had to be read for it; of
+    trajectories also the object of each row."""
 
     rows: list[Row]
     reads: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
 
 
 class Runtime(Protocol):

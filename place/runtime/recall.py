@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ import pyarrow as pa
 from place.engine.answers import Answers, merge
 from place.engine.changes import Change, settle
 from place.engine.columns import Dictionary
-from place.engine.matrix import Matrix
+from place.engine.matrix import Matrix, Place
 from place.engine.partial_answers import Found as Part
 from place.engine.slices import Segment, Told
 from place.engine.validity import STILL, Lasting, lasting
@@ -37,7 +37,7 @@ from place.plan.past import Question
 from place.plan.past_reads import Needed, box_around, floor_to, needs_of, start_of
 from place.plan.query import Around, Query
 from place.runtime.archive import Archive, Box
-from place.runtime.archive_reads import Reads, keys_within, told_of
+from place.runtime.archive_reads import Reads, keys_within, since_of, told_of
 from place.runtime.interface import Recalled, check_rows
 from place.runtime.nearest_box import around_nearest, asks_nearest
 from place.runtime.together import asking, become_all
@@ -53,28 +53,69 @@ PATIENCE = 5.0
 
 def recall(archive: Archive, question: Question, most: int | None = None) -> Recalled:
     """What a question is answered with; its range was checked before."""
-    with deadline.at_most(current().seconds):
+    with deadline.at_most(current().seconds, can_be_given_up=True):
         if question.trajectory is not None:
             return trajectories(archive, question, most)
         past = OpenPast(archive, question)
-        query = question.query
         if question.until is None and past.is_simple:
             past.open()
             changes = past.ask()
             check_rows(sum(map(len, changes)), most)
             rows = [delta.row for change in changes for delta in change.deltas()]
             return Recalled(rows, past.notes())
-        found = lasting(query, list(past.run(most)))
-        if query.trigger is not None:
-            chosen = found.take((found.joined >= question.begin) & (found.joined <= question.last))
-            times = [chosen.joined]
-        elif question.until is None:
-            chosen, times = found.take(found.left == STILL), []
-        else:
-            chosen = found.take(found.left > question.begin)
-            times = [np.maximum(chosen.joined, question.begin), chosen.left]
-        check_rows(len(chosen), most)
-        return Recalled(_rows(chosen, times), past.notes())
+        changes = list(past.run(most))
+        return Recalled(rows_told(question, changes, most), past.notes())
+
+
+def rows_told(question: Question, changes: Sequence[Change], most: int | None = None) -> list[Row]:
+    """The rows that a question is answered with, from all changes of its answer."""
+    found = lasting(question.query, changes)
+    if question.query.trigger is not None:
+        chosen = found.take((found.joined >= question.begin) & (found.joined <= question.last))
+        times = [chosen.joined]
+    elif question.until is None:
+        chosen, times = found.take(found.left == STILL), []
+    else:
+        chosen = found.take(found.left > question.begin)
+        times = [np.maximum(chosen.joined, question.begin), chosen.left]
+    check_rows(len(chosen), most)
+    return _rows(chosen, times)
+
+
+class Progress:
+    """Says now and then how far a question is: in the log, and to whoever asked."""
+
+    def __init__(self) -> None:
+        self._began = self._told = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Has nothing been said for a while?"""
+        return time.monotonic() - self._told > PATIENCE
+
+    def tell(self, how_far: str) -> None:
+        """Say how far it is."""
+        self._told = time.monotonic()
+        text = f"{how_far}, after {self._told - self._began:.0f} s"
+        LOG.info("%s", text)
+        deadline.tell(text)
+
+
+class Counted:
+    """Counts the rows that join an answer after the first instant, of which only so many may."""
+
+    def __init__(self, question: Question, most: int | None) -> None:
+        self._begin, self._joined = question.begin, 0
+        self._most = most if question.until is not None else None
+
+    def add(self, changes: Iterable[Change]) -> None:
+        """Count the rows of some changes; a TooManyRows instead of more than may be."""
+        if self._most is not None:
+            self._joined += sum(
+                int((np.broadcast_to(change.instants, len(change)) > self._begin).sum())
+                for change in changes
+                if change.sign > 0
+            )
+            check_rows(self._joined, self._most)
 
 
 def _rows(found: Lasting, times: list[Longs]) -> list[Row]:
@@ -86,11 +127,13 @@ def _rows(found: Lasting, times: list[Longs]) -> list[Row]:
 class OpenPast:
     """Workers that are at a time of the past, and go on from there with what an archive has."""
 
-    def __init__(self, archive: Archive, question: Question, matrix: Matrix | None = None) -> None:
+    def __init__(
+        self, archive: Archive, question: Question, places: Sequence[Place] | None = None
+    ) -> None:
         self._archive = archive
         self.question = question
         self._catalog = question.catalog
-        self.workers = [Worker(place) for place in (matrix or Matrix()).places()]
+        self.workers = [Worker(place) for place in places or Matrix().places()]
         self._answers = Answers(Dictionary())
         self.reads = {stream.name: Reads() for stream in question.streams}
         self._needs = {need.stream.name: need for need in needs_of(question)}
@@ -115,16 +158,13 @@ class OpenPast:
 
     # The engine
 
-    def _become(self) -> list[Change]:
-        return self._settled(become_all(self.workers, self._catalog))
+    def _become(self) -> list[Part]:
+        return become_all(self.workers, self._catalog)
 
-    def register(self) -> list[Change]:
+    def register(self) -> list[Part]:
         """The query is answered from now on: its first answer."""
-        query = self.question.query
-        if not query.name:
-            query = replace(query, name="past")
-            self.question = replace(self.question, query=query)
-        self._catalog = self._catalog.put(query.kind, query, "")
+        self.question = question = named(self.question)
+        self._catalog = self._catalog.put(question.query.kind, question.query, "")
         return self._become()
 
     def ask(self) -> list[Change]:
@@ -137,16 +177,13 @@ class OpenPast:
         ]
         return settle(merge(found, Answers(Dictionary())))
 
-    def _take(self, told: Iterable[Told]) -> list[Change]:
+    def _take(self, told: Iterable[Told]) -> list[Part]:
         told = list(told)
-        return self._settled([each for worker in self.workers for each in worker.take(told)])
-
-    def _settled(self, found: Iterable[Part]) -> list[Change]:
-        return settle(merge(found, self._answers))
+        return [each for worker in self.workers for each in worker.take(told)]
 
     # What it is given
 
-    def open(self) -> list[Change]:
+    def open(self) -> list[Part]:
         """Have the objects at the first instant; what changes by that, if the query is there."""
         if self.is_simple:
             self._look_around()
@@ -157,13 +194,9 @@ class OpenPast:
             if span is None:  # nothing is archived of it
                 self._reached[name] = self.question.last
                 continue
-            since = span.begin - 1
-            if self._start is not None:
-                since = max(since, floor_to(self._start, need.stream.evaluate))
+            since = self._reached[name] = since_of(need, span, self._start)
             if need.objects:
-                since = max(since, span.begin)  # before that nobody knows them
                 told.append(Segment(name, _by_time(self._objects(need, since))))
-            self._reached[name] = since
         if self.is_simple and self.question.until is not None:
             told += self._read(self.question.begin)  # what takes effect at an instant after it
         for name, reached in self._reached.items():
@@ -173,34 +206,38 @@ class OpenPast:
 
     def run(self, most: int | None = None) -> Iterator[Change]:
         """The changes of the answer, from nothing to what it is at the last instant."""
-        self._choose_keys()
-        if self.is_simple:
-            self.open()
-            yield from self.register()
-        else:
-            yield from self.register()
-            yield from self.open()
-        joined, begin = 0, self.question.begin
-        began = told = time.monotonic()
-        for until in self._slices():
-            deadline.check()
-            changes = self._take(self._read(until))
-            if self.question.until is not None:
-                joined += sum(
-                    int((np.broadcast_to(change.instants, len(change)) > begin).sum())
-                    for change in changes
-                    if change.sign > 0
-                )
-                check_rows(joined, most)
+        counted = Counted(self.question, most)
+        progress = Progress()
+        for found in self.found(self._slices()):
+            changes = settle(merge(found, self._answers))
+            counted.add(changes)
             yield from changes
-            if time.monotonic() - told > PATIENCE:
-                told = time.monotonic()
-                LOG.info(
-                    "the past is read until %s of %s, after %.0f s",
-                    format_timestamp(until),
-                    format_timestamp(self.question.last),
-                    told - began,
+            if progress.is_due() and self._reached:
+                reached, last = min(self._reached.values()), self.question.last
+                progress.tell(
+                    f"the past is read until {format_timestamp(reached)} of"
+                    f" {format_timestamp(last)}"
                 )
+
+    def found(self, slices: Iterable[int]) -> Iterator[list[Part]]:
+        """What the workers find, tick by tick: the first answer, and what changes until each of
+        these times. Workers of other rows may be elsewhere: whoever registers the query before it
+        is given objects has to be told nothing by them."""
+        self._choose_keys()
+        if self.is_simple and self._is_whole:
+            self.open()
+            yield self.register()
+        else:
+            yield self.register()
+            yield self.open()
+        for until in slices:
+            deadline.check()
+            yield self._take(self._read(until))
+
+    @property
+    def _is_whole(self) -> bool:
+        """Are the workers of all rows here?"""
+        return len(self.workers) == self.workers[0].place.matrix.size
 
     def _slices(self) -> Iterator[int]:
         """Times until which readings are taken together; how many these are tells the next one."""
@@ -321,6 +358,12 @@ class OpenPast:
             if each == key and x is not None and y is not None:
                 return x, y
         return None
+
+
+def named(question: Question) -> Question:
+    """The same question, its query with a name."""
+    query = question.query
+    return question if query.name else replace(question, query=replace(query, name="past"))
 
 
 def _is_twice(query: Query, stream: str) -> bool:

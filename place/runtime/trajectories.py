@@ -20,6 +20,7 @@ from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.distances import distances
 from place.kernels.trajectories import measures_of_ways, simplified
 from place.model import deadline
+from place.model.reading import Key
 from place.model.schema import Column, Stream
 from place.model.shape import Circle, Polygon, Rectangle
 from place.model.space import Space
@@ -55,14 +56,14 @@ def trajectories(archive: Archive, question: Question, most: int | None = None) 
     asked = question.trajectory
     assert asked is not None
     if asked.measures is not None:
-        rows = _measured(ways, question, asked)
+        rows, keys = _measured(ways, question, asked)
         check_rows(len(rows), most)
     else:
         if asked.tolerance is not None:
             ways = _simple(ways, asked.tolerance, question.query.space)
         check_rows(len(ways.times), most)
-        rows = _rows(ways, question.query.outputs)
-    return Recalled(rows, (told_of(need, reads),))
+        rows, keys = _rows(ways, question.query.outputs), _keys_of(ways.rows, ways.key)
+    return Recalled(rows, (told_of(need, reads),), keys)
 
 
 @dataclass(frozen=True)
@@ -186,10 +187,16 @@ def _simple(ways: _Ways, tolerance: float, space: Space) -> _Ways:
     return ways.take(kept, valid_to)
 
 
-def _measured(ways: _Ways, question: Question, asked: Trajectory) -> list[Row]:
-    """One row for each object, of its key and measures."""
+def _keys_of(rows: Columns, key: int) -> tuple[Key, ...]:
+    return tuple(rows.array(key, slice(None)).to_pylist())
+
+
+def _measured(
+    ways: _Ways, question: Question, asked: Trajectory
+) -> tuple[list[Row], tuple[Key, ...]]:
+    """One row for each object, of its key and measures; and the keys."""
     if not len(ways.times):
-        return []
+        return [], ()
     assert asked.measures is not None
     following = np.minimum(np.arange(len(ways.times)) + 1, len(ways.times) - 1)
     sphere = question.query.space is Space.WGS84
@@ -217,4 +224,4 @@ def _measured(ways: _Ways, question: Question, asked: Trajectory) -> list[Row]:
         at = np.flatnonzero(holds(asked.having, [rows], count, dictionary))
         rows, count = rows.take(at), len(at)
     found = outputs(asked.measures, [rows], count, dictionary)
-    return found.rows(np.arange(count))
+    return found.rows(np.arange(count)), _keys_of(rows, 0)

@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
+from place.model import deadline
 from place.model.delta import ordered
 from place.model.schema import Stream
 from place.model.shape import Circle, Polygon, Shape
@@ -18,6 +19,7 @@ from place.plan.constraint_graph import ConstraintGraph, constraint_graph
 from place.plan.expression import Column
 from place.plan.query import Around, Focal, Query
 from place.server.access import Asker, Reader, Who, server_of
+from place.server.callers import patient
 from place.server.encode import id_after
 from place.server.errors import not_found, too_large
 from place.server.formats import Format, Rowset, check_position, written
@@ -137,10 +139,11 @@ async def sql(
     limit = server.limits_of(who).text
     if len(statement.sql) > limit:
         raise too_large(limit)
-    with server.turn(who):
-        result, deltas = await to_thread.run_sync(
-            execute, server, who, statement.sql, statement.at, limiter=server.asks
-        )
+    async with patient(request) as asker:
+        with server.turn(who), deadline.asked_by(asker):
+            result, deltas = await to_thread.run_sync(
+                execute, server, who, statement.sql, statement.at, limiter=server.asks
+            )
     if form != "json" and result.columns:
         rows = Rowset(result.columns, result.types, result.rows, result.line)
         body, media = await to_thread.run_sync(written, form, rows, {})

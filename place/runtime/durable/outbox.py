@@ -21,7 +21,7 @@ from place.model.segment import ARROW
 from place.model.types import Type
 from place.plan.query import Query
 from place.runtime.durable.manifest import Posted
-from place.runtime.durable.pack import load_pack, write_tables
+from place.runtime.durable.pack import Pack, load_pack, write_tables
 from place.runtime.durable.storage import Storage
 
 QUERY, SIGN, INSTANT = "query", "sign", "instant"
@@ -90,7 +90,7 @@ def post(
     out = pa.BufferOutputStream()
     count = sum(map(len, changes))
     if count <= small // _FEWEST:
-        _write(out, changes)
+        write_changes(out, changes)
         if out.tell() <= small:
             packed: bytes = out.getvalue().to_pybytes()
             return Posted("", count, len(packed)), packed
@@ -101,10 +101,11 @@ def write_outbox(
     storage: Storage, name: str, changes: Sequence[Change], *, lasts: bool = True
 ) -> int:
     """Write changes to a file; its size. One that does not last is for those who read it now."""
-    return storage.write(name, lambda out: _write(out, changes), lasts=lasts)
+    return storage.write(name, lambda out: write_changes(out, changes), lasts=lasts)
 
 
-def _write(out: pa.NativeFile, changes: Sequence[Change]) -> None:
+def write_changes(out: pa.NativeFile, changes: Sequence[Change]) -> None:
+    """Write changes as a pack."""
     tables: dict[str, pa.Table] = {}
     facts: dict[str, dict[str, list[str]]] = {}
     for number, piece in enumerate(pieces_of(changes)):
@@ -183,7 +184,12 @@ def _column(parts: Sequence[pa.Array], kind: Type) -> pa.Array:
 
 def read_outbox(storage: Storage, name: str) -> list[Piece]:
     """The pieces of an outbox file."""
-    tables, facts = load_pack(storage, name)
+    return pieces_in(load_pack(storage, name))
+
+
+def pieces_in(pack: Pack) -> list[Piece]:
+    """The pieces of a pack of changes."""
+    tables, facts = pack
     pieces = []
     for number, about in facts["pieces"].items():
         types = tuple(Type(kind) for kind in about["types"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from place.runtime.durable.storage import Storage
 from place.runtime.repository.delta import RepositoryFault
 from place.runtime.repository.layout import Layout
-from place.runtime.repository.parquet import GroupIndex, Wanted, read_file
+from place.runtime.repository.parquet import GroupIndex, Wanted, chosen_groups, read_file
 
 AT_ONCE = 4
 """Files that are read at the same time."""
@@ -34,14 +35,15 @@ class Footers:
         self, layout: Layout, name: str, wanted: Wanted, *, alone: bool = True
     ) -> tuple[pa.Table, int]:
         """The rows of a file that may be wanted, and the bytes that were read."""
-        try:
-            with self._storage.open_lazily(name) as source:
-                index = self._index(layout, name, source)
-                return read_file(source, index, layout, wanted, alone=alone)
-        except FileNotFoundError:
-            raise RepositoryFault(f"{name} is missing", hint=_HINT) from None
-        except (OSError, pa.ArrowInvalid) as error:
-            raise RepositoryFault(f"{name} cannot be read: {error}", hint=_HINT) from None
+        with opened(self._storage, name) as source:
+            index = self._index(layout, name, source)
+            return read_file(source, index, layout, wanted, alone=alone)
+
+    def chosen(self, layout: Layout, name: str, wanted: Wanted) -> tuple[list[int], GroupIndex]:
+        """The row groups of a file that may hold what is wanted, and what is known of them."""
+        with opened(self._storage, name) as source:
+            index = self._index(layout, name, source)
+            return chosen_groups(source, index, layout, wanted)[0], index
 
     def read_all(
         self, layout: Layout, names: Sequence[str], wanted: Wanted
@@ -71,6 +73,18 @@ class Footers:
             while len(self._kept) > MOST:
                 self._kept.popitem(last=False)
         return made
+
+
+@contextmanager
+def opened(storage: Storage, name: str) -> Iterator[pa.NativeFile]:
+    """A file of the repository, which is read in parts; a RepositoryFault if that fails."""
+    try:
+        with storage.open_lazily(name) as source:
+            yield source
+    except FileNotFoundError:
+        raise RepositoryFault(f"{name} is missing", hint=_HINT) from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise RepositoryFault(f"{name} cannot be read: {error}", hint=_HINT) from None
 
 
 _HINT = "restore it from a copy: times that need it cannot be asked about"

@@ -44,7 +44,8 @@ def open_rows(layout: Layout, rows: pa.Table, end: int) -> pa.Table:
 
 
 def arranged(layout: Layout, base: pa.Table, readings: pa.Table, begin: int, end: int) -> Interval:
-    """An interval of the objects that it begins with, and its readings in the order of times.
+    """An interval of the objects that it begins with, and its readings, those of each object in
+    the order of times.
 
     A stream without KEY has readings only, which are valid at their own time alone.
     """
@@ -68,6 +69,19 @@ def arranged(layout: Layout, base: pa.Table, readings: pa.Table, begin: int, end
         for places in _pieces(layout, rows, codes, starts, until, is_open, kept, begin, end)
     ]
     return Interval(begin, end, tuple(pieces), int(is_open.sum()))
+
+
+def by_object(layout: Layout, rows: pa.Table) -> list[pa.Table]:
+    """Readings that are in no interval yet, in the order of times, as pieces: in each of them the
+    readings of an object stand together, in the order of times."""
+    times = layout.times(rows)
+    codes = np.arange(len(times), dtype=np.int32) if layout.key is None else layout.codes(rows)
+    none, all_of_them = np.zeros(len(times), np.bool_), np.ones(len(times), np.bool_)
+    begin, end = int(times[0]), int(times[-1]) + 1
+    return [
+        rows.take(pa.array(places))
+        for places in _pieces(layout, rows, codes, times, times, none, all_of_them, begin, end)
+    ]
 
 
 def _pieces(
@@ -108,7 +122,8 @@ def _pieces(
 
 
 def _next_times(codes: NDArray[np.int32], starts: NDArray[np.int64], end: int) -> NDArray[np.int64]:
-    """When the next row of the same object begins, or the end; rows are in the order of times."""
+    """When the next row of the same object begins, or the end; those of an object are in the order
+    of times."""
     order = np.argsort(codes, kind="stable")
     until = np.full(len(codes), end)
     same = codes[order][1:] == codes[order][:-1]
@@ -122,7 +137,8 @@ def _with(layout: Layout, rows: pa.Table, name: str, values: NDArray[np.int64]) 
 
 
 def last_of_each(layout: Layout, rows: pa.Table) -> pa.Table:
-    """The last row of each object that has not disappeared, of rows in the order of times."""
+    """The last row of each object that has not disappeared; those of an object are in the order of
+    times."""
     if not rows.num_rows or layout.key is None:
         return rows.slice(0, 0)
     codes = layout.codes(rows)

@@ -3,6 +3,10 @@
 Each row group has the least and greatest values of its columns, and a filter of the keys that are
 in it (Parquet's bloom filter), which other engines use, too. A row group that cannot hold what is
 asked for is not read.
+
+Readings of an object stand together, so that times are written as differences, which are nearly
+always the same few numbers. Which way of writing suits a column of floating point numbers depends
+on what they measure: rounded ones have few digits, others differ in all of them. It is tried.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from place.runtime.repository.key_filter import hash_of, is_in
 from place.runtime.repository.layout import Layout
 
 GROUP_ROWS = 1 << 13
+COMPRESSION = "zstd"
 SHORT = 32
 """Texts of so many letters have statistics."""
 
@@ -41,17 +46,16 @@ def write_rows(
 ) -> TableFile:
     """Write a file that is part of no table yet; nobody else has a name that begins so."""
     path = f"{layout.day}={day}/{name}_{uuid.uuid4().hex[:12]}.parquet"
-    doubles = [f.name for f in layout.schema if pa.types.is_floating(f.type)]
-    plain = [f.name for f in layout.schema if f.name not in doubles]
+    encodings = _encodings(layout.schema, max(pieces, key=len))
     filters = {layout.key: {"ndv": GROUP_ROWS, "fpp": 0.01}} if layout.key else None
 
     def fill(out: pa.NativeFile) -> None:
         with pq.ParquetWriter(
             out,
             layout.schema,
-            compression="zstd",
-            use_dictionary=plain,
-            use_byte_stream_split=doubles,
+            compression=COMPRESSION,
+            use_dictionary=[f.name for f in layout.schema if f.name not in encodings],
+            column_encoding=encodings,
             bloom_filter_options=filters,
         ) as writer:
             for piece in pieces:
@@ -61,6 +65,35 @@ def write_rows(
 
     size = storage.write(f"{directory}/{path}", fill)
     return _described(layout, path, size, day, pieces)
+
+
+def _encodings(schema: pa.Schema, rows: pa.Table) -> dict[str, str]:
+    """How columns are written that have no dictionary, by some of the rows."""
+    found = {}
+    for field in schema:
+        if pa.types.is_timestamp(field.type) and rows.column(field.name).null_count < len(rows):
+            found[field.name] = "DELTA_BINARY_PACKED"
+        elif pa.types.is_floating(field.type):
+            best = _smallest(rows.select([field.name]).slice(0, GROUP_ROWS))
+            if best is not None:
+                found[field.name] = best
+    return found
+
+
+def _smallest(column: pa.Table) -> str | None:
+    """The encoding of floating point numbers that takes the fewest bytes; None is a dictionary."""
+    sizes = {}
+    for encoding in (None, "PLAIN", "BYTE_STREAM_SPLIT"):
+        out = pa.BufferOutputStream()
+        pq.write_table(
+            column,
+            out,
+            compression=COMPRESSION,
+            use_dictionary=encoding is None,
+            column_encoding=encoding,
+        )
+        sizes[encoding] = out.tell()
+    return min(sizes, key=lambda encoding: sizes[encoding])
 
 
 def _described(
@@ -206,6 +239,37 @@ class GroupIndex:
         return sum(len(content) for content in made if content is not None)
 
 
+def chosen_groups(
+    source: pa.NativeFile, index: GroupIndex, layout: Layout, wanted: Wanted
+) -> tuple[list[int], int]:
+    """The row groups that may hold what is wanted, and the bytes that were read to know that."""
+    groups = np.flatnonzero(index.chosen(wanted)).tolist()
+    if wanted.keys is not None and layout.key is not None and len(wanted.keys) <= 64:
+        return index.with_keys(source, groups, wanted.keys)
+    return groups, 0
+
+
+def read_groups(
+    source: pa.NativeFile,
+    metadata: pq.FileMetaData,
+    layout: Layout,
+    wanted: Wanted,
+    groups: Sequence[int],
+    *,
+    alone: bool = True,
+) -> pa.Table:
+    """Rows of some row groups that may be wanted, by the box and the keys. `alone` says that no
+    other file is read at the same time."""
+    if not groups:
+        return layout.schema.empty_table()
+    with pq.ParquetFile(source, metadata=metadata) as file:
+        # Where several files are read at once, more threads would wait for each other.
+        rows = file.read_row_groups(list(groups), use_threads=alone)
+    # What is left out here is not copied again: of one object it is a small part of each group.
+    rows = fits(layout, rows, wanted.box, wanted.keys)
+    return rows if rows.schema.equals(layout.schema) else rows.cast(layout.schema)
+
+
 def read_file(
     source: pa.NativeFile,
     index: GroupIndex,
@@ -215,20 +279,9 @@ def read_file(
     alone: bool = True,
 ) -> tuple[pa.Table, int]:
     """Rows that may be wanted, by the bounds of row groups, the box and the keys; and the bytes
-    that were read for them. `alone` says that no other file is read at the same time."""
-    groups = np.flatnonzero(index.chosen(wanted)).tolist()
-    size = 0
-    if wanted.keys is not None and layout.key is not None and len(wanted.keys) <= 64:
-        groups, size = index.with_keys(source, groups, wanted.keys)
-    if not groups:
-        return layout.schema.empty_table(), size
-    with pq.ParquetFile(source, metadata=index.metadata) as file:
-        # Where several files are read at once, more threads would wait for each other.
-        rows = file.read_row_groups(groups, use_threads=alone)
-    # What is left out here is not copied again: of one object it is a small part of each group.
-    rows = fits(layout, rows, wanted.box, wanted.keys)
-    if not rows.schema.equals(layout.schema):
-        rows = rows.cast(layout.schema)
+    that were read for them."""
+    groups, size = chosen_groups(source, index, layout, wanted)
+    rows = read_groups(source, index.metadata, layout, wanted, groups, alone=alone)
     return rows, size + int(index.sizes[groups].sum())
 
 

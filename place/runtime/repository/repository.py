@@ -33,6 +33,7 @@ from place.runtime.durable.storage import Damaged, Storage
 from place.runtime.repository.amend import Amended, amend
 from place.runtime.repository.delta import RepositoryFault
 from place.runtime.repository.footers import Footers
+from place.runtime.repository.pieces import Asked, TablePiece, pieces_of
 from place.runtime.repository.stream_archive import Captured, Prepared, StreamArchive
 
 LOG = logging.getLogger("place.repository")
@@ -84,7 +85,7 @@ class Repository:
         has_thread: bool = True,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        self._storage, self._ticks_after, self._load = storage, ticks_after, load
+        self.storage, self._ticks_after, self._load = storage, ticks_after, load
         self._confirm, self._gate = confirm, Gate(storage)
         self._has_thread = has_thread
         """Whether it follows the log by itself, or somebody else calls `catch_up` and `archive`."""
@@ -251,7 +252,7 @@ class Repository:
         for name, stream in wanted.items():
             if name not in self._archives and name not in self.faults:
                 directory = f"{DIRECTORY}/{quote(name, safe='')}/{catalog.version}"
-                made = StreamArchive(self._storage, directory, stream, self._footers, tick - 1)
+                made = StreamArchive(self.storage, directory, stream, self._footers, tick - 1)
                 made.open()
                 self._archives[name] = made
         self._current = catalog
@@ -289,9 +290,9 @@ class Repository:
                 for name, files in late.items():
                     archives[name].late.settle(files, len(captured[name].late))
                 self._passed = tick
-                for state, _ in list(self._storage.list(STATES)):
+                for state, _ in list(self.storage.list(STATES)):
                     if state != _state_of(tick):
-                        self._storage.remove(state)
+                        self.storage.remove(state)
 
     def _save(
         self,
@@ -316,7 +317,7 @@ class Repository:
             for kind, table in archive.state(captured[name], prepared[name]).items():
                 tables[f"{number}/{kind}"] = table
         facts = {"tick": tick, "catalog": catalog.version, "streams": about}
-        self._storage.write(_state_of(tick), lambda out: write_tables(out, tables, facts))
+        self.storage.write(_state_of(tick), lambda out: write_tables(out, tables, facts))
         return late
 
     def _mark(self, archives: Mapping[str, StreamArchive]) -> None:
@@ -326,10 +327,10 @@ class Repository:
         marks = {name: known[name] for name in known.keys() & self.faults.keys()}
         marks |= {name: archive.directory for name, archive in archives.items()}
         if marks != known:
-            self._storage.replace(MARK, json.dumps(marks).encode("utf-8"))
+            self.storage.replace(MARK, json.dumps(marks).encode("utf-8"))
 
     def _marks(self) -> dict[str, str]:
-        known = json.loads(self._storage.read(MARK)) if self._storage.exists(MARK) else {}
+        known = json.loads(self.storage.read(MARK)) if self.storage.exists(MARK) else {}
         return dict(known)
 
     def _restore(self) -> None:
@@ -337,10 +338,10 @@ class Repository:
         self._archives, self._current = {}, None
         marks = self._marks()
         positions: list[tuple[int, Catalog]] = []
-        names = [name for name, _ in self._storage.list(STATES) if name.endswith(".arrow")]
+        names = [name for name, _ in self.storage.list(STATES) if name.endswith(".arrow")]
         for name in sorted(names, reverse=True):
             try:
-                pack = load_pack(self._storage, name)
+                pack = load_pack(self.storage, name)
             except Damaged as error:
                 LOG.warning("%s; the state before it is taken, if there is one", error)
                 continue
@@ -356,7 +357,7 @@ class Repository:
                 }
                 tick = pack.facts["tick"]
                 made = StreamArchive(
-                    self._storage,
+                    self.storage,
                     about["directory"],
                     streams[stream],
                     self._footers,
@@ -389,7 +390,7 @@ class Repository:
         seen: dict[str, float] = {}
         for archive in self._archives.values():
             held = archive.held()
-            for name, _ in self._storage.list(archive.directory):
+            for name, _ in self.storage.list(archive.directory):
                 path = name[len(archive.directory) + 1 :]
                 if not path.endswith(".parquet") or path.startswith("_") or path in held:
                     continue
@@ -400,7 +401,7 @@ class Repository:
                 archive.late.sweep()
             for name, since in list(seen.items()):
                 if now - since >= self.pace.grace:
-                    self._storage.remove(name)
+                    self.storage.remove(name)
                     del self._unused[name]
 
     # What is asked
@@ -464,6 +465,17 @@ class Repository:
             if archive is None:
                 raise RepositoryFault(f'there is no past of "{stream.name}" yet')
             return archive.readings(after, until, box, keys)
+
+    @contextlib.contextmanager
+    def reading(self, stream: Stream) -> Iterator[Callable[[Asked], list[TablePiece]]]:
+        """The pieces of a stream's table that hold what is asked, as it is now; its files stay for
+        as long as this lasts."""
+        with self._asked(stream) as archive:
+            if archive is None:
+                yield lambda asked: []
+                return
+            with archive.reading() as view:
+                yield lambda asked: pieces_of(archive, view, asked)
 
 
 def archived(catalog: Catalog) -> Iterator[Stream]:

@@ -30,6 +30,7 @@ from place.runtime.repository.footers import Footers
 from place.runtime.repository.interval import (
     Interval,
     arranged,
+    by_object,
     last_of_each,
     open_rows,
     valid_at,
@@ -120,7 +121,7 @@ class StreamArchive:
         self.stream, self.directory = stream, directory
         self.late = LateReadings(storage, directory, stream, late)
         self.layout = Layout(stream)
-        self._storage, self._footers = storage, footers
+        self._storage, self.footers = storage, footers
         state = state or {}
         self.completing = Completing(stream, state)
         self.tick = tick
@@ -252,7 +253,7 @@ class StreamArchive:
     def _see(self, prepared: Prepared | None = None) -> None:
         files = tuple(ArchivedFile.of(file) for file in self.delta.files())
         intervals = sorted((f for f in files if f.is_interval), key=lambda f: f.begin)
-        objects = self._footers.objects(self.layout, self._name(intervals[-1])) if intervals else 0
+        objects = self.footers.objects(self.layout, self.name_of(intervals[-1])) if intervals else 0
         with self._lock:
             recent = self._view.recent
             if prepared is not None:
@@ -305,9 +306,10 @@ class StreamArchive:
 
     def rows_of(self, each: ArchivedFile, wanted: Wanted) -> pa.Table:
         """The rows of a file that may be wanted."""
-        return self._footers.read(self.layout, self._name(each), wanted)[0]
+        return self.footers.read(self.layout, self.name_of(each), wanted)[0]
 
-    def _name(self, each: ArchivedFile) -> str:
+    def name_of(self, each: ArchivedFile) -> str:
+        """The name of a file in the storage."""
         return f"{self.directory}/{each.file.path}"
 
     def write_interval(self, made: Interval) -> TableFile:
@@ -317,11 +319,13 @@ class StreamArchive:
         return write_rows(self._storage, self.directory, self.layout, name, day, made.pieces)
 
     def write_loose(self, rows: pa.Table) -> TableFile:
-        """Write readings that are in no interval yet; they are of one day."""
+        """Write readings that are in no interval yet, in the order of times; they are of one
+        day."""
         times = self.layout.times(rows)
         name = f"loose_{times[0]}_{times[-1]}"
         day = _day(int(times[0]))
-        return write_rows(self._storage, self.directory, self.layout, name, day, [rows])
+        pieces = by_object(self.layout, rows)
+        return write_rows(self._storage, self.directory, self.layout, name, day, pieces)
 
     # What is asked
 
@@ -381,7 +385,7 @@ class StreamArchive:
                 if any(not isinstance(value, int | float) for value in found):
                     return None
                 left, bottom, right, top = (float(str(value)) for value in found)
-                objects = self._footers.objects(self.layout, self._name(each))
+                objects = self.footers.objects(self.layout, self.name_of(each))
                 return Extent((left, bottom, right, top), objects)
         return None
 
@@ -412,7 +416,7 @@ class StreamArchive:
             return self._found(view, rows, read + more, size + more_size)
 
     def _until(self, view: View, loose: pa.Table, at: int) -> pa.Table:
-        """The readings since the last interval up to a time, in the order of times."""
+        """The readings since the last interval up to a time, those of each object in order."""
         rows = pa.concat_tables([loose, *view.recent])
         return rows.filter(pa.array(self.layout.times(rows) <= at))
 
@@ -442,8 +446,8 @@ class StreamArchive:
     def _read(self, files: list[ArchivedFile], wanted: Wanted) -> tuple[pa.Table, int, int]:
         """What files may hold of what is wanted; how many were read, and how many bytes."""
         parts, read, size = [self.layout.schema.empty_table()], 0, 0
-        for rows, bytes_read in self._footers.read_all(
-            self.layout, [self._name(each) for each in files], wanted
+        for rows, bytes_read in self.footers.read_all(
+            self.layout, [self.name_of(each) for each in files], wanted
         ):
             parts.append(rows)
             read += rows.num_rows > 0

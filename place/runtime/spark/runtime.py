@@ -47,7 +47,6 @@ from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
 from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
-from place.runtime.recall import recall
 from place.runtime.spark.archived_ticks import open_repository
 from place.runtime.spark.changes import changes_of
 from place.runtime.spark.checkpoints import Checkpoints
@@ -55,6 +54,7 @@ from place.runtime.spark.deliver import Deliveries
 from place.runtime.spark.ingest import IngestLog, size_of
 from place.runtime.spark.inputs import AdvanceInput, BegunInput, EnclosedInput, FileInput
 from place.runtime.spark.late_queries import begun_inputs
+from place.runtime.spark.past_jobs import PastJobs
 from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.pushed_ticks import take_files, take_singly
 from place.runtime.spark.sources import FILES_PER_TICK, Sources
@@ -81,11 +81,13 @@ class SparkRuntime:
         keep: Keep | None = None,
         files_per_tick: int = FILES_PER_TICK,
         tick: float | None = None,
+        job_rows: int | None = None,
     ) -> None:
         self.spark = spark
         self.tick_seconds = tick
         """How long a tick should take, if that was asked."""
         self.files_per_tick = files_per_tick
+        self._job_rows = job_rows
         self._scratch = tempfile.TemporaryDirectory(prefix="place-home-") if home is None else None
         self.directory = (
             home if home is not None else Path(str(self._scratch and self._scratch.name))
@@ -153,6 +155,8 @@ class SparkRuntime:
         self.archive: Archive
         self.repository = self.archive = open_repository(self.pipeline, self._store.load)
         self.repository.open(0 if last is None else last.tick, self.catalog)
+        context = self.spark.sparkContext
+        self.past = PastJobs(context, self.pipeline.storage, self.repository, self._job_rows)
         self._roll_forward()
 
     def _roll_forward(self) -> None:
@@ -388,8 +392,8 @@ class SparkRuntime:
         return self._probe(query, most, current().seconds)
 
     def recall(self, question: Question, most: int | None = None) -> Recalled:
-        """What a question about the past is answered with, in this process."""
-        return recall(self.archive, question, most)
+        """What a question about the past is answered with, in this process or by a Spark job."""
+        return self.past.recall(question, most)
 
     def plan(self, query: Query) -> Plan:
         """How a query is answered, or would be."""
