@@ -40,6 +40,7 @@ LONGEST = (
         "notebooks",
         "package",
         "answer_sinks",
+        "past_jobs",
         "recipes",
         "tick_log",
         "pipeline",

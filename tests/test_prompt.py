@@ -1,12 +1,20 @@
 """The prompt: one readable message for each slip, and the next statement works."""
 
+import io
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+import place
 from place.cli import main
+from place.model import deadline
+from place.plan.past import Question
+from place.prompt import Prompt
+from place.runtime.interface import Recalled
 
 START = """\
 CREATE STREAM MovingObjects (ObjectID BIGINT KEY, x DOUBLE, y DOUBLE, type STRING);
@@ -88,6 +96,32 @@ def test_statements_over_several_lines_readings_and_answers() -> None:
     assert "error: the clock cannot go back" in done.stdout
     assert 'did you mean "push"?' in done.stdout
     assert "not read" not in done.stdout + done.stderr
+
+
+def test_ctrl_c_gives_up_a_question_about_the_past_and_the_prompt_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    with place.connect() as session:
+        prompt = Prompt(session, Console(file=out))
+        prompt.take(
+            "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE) WITH (archive = 'all');"
+        )
+        prompt.take(".push Cars (1, 5, 5)")
+        ask = "SELECT id FROM Cars AS OF '2000-01-01 00:00:01';"
+
+        def recall(question: Question, most: int | None = None) -> Recalled:
+            deadline.tell("half of it is read")
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("nobody was interrupted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session.runtime, "recall", recall)
+            prompt.take(ask)
+        prompt.take(ask)
+    said = out.getvalue()
+    assert "half of it is read\ngiven up\n" in said
+    assert said.endswith("(1 row)\n")
 
 
 def test_alerts_and_what_is_said_of_triggers() -> None:

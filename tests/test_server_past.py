@@ -1,10 +1,12 @@
 """The past over HTTP: the same answers as in the process, as GeoJSON, and when it is damaged."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from deltalake import DeltaTable
 
@@ -12,7 +14,10 @@ import place
 from place.cli import main
 from place.client import Client, ServerError
 from place.errors import PlaceError, StatementError
+from place.model import deadline
 from place.operate.status import read_status
+from place.plan.past import Question
+from place.runtime.interface import Recalled
 from place.runtime.repository.repository import Pace
 from tests.harness.browser import Page, browsing, needs_browser
 from tests.harness.pipeline import runtime_of
@@ -25,6 +30,7 @@ CREATE STREAM Bikes (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP);
 REGISTER QUERY near AS SELECT id FROM Cars INSIDE (0, 0, 5)
 """
 BEGIN = datetime(2026, 1, 1, 14, tzinfo=UTC)
+END = "2026-01-01T14:00:40"
 
 
 def moment(seconds: float) -> str:
@@ -39,9 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                 "Cars", [[7, x, 1, moment(second), "cab"], [8, 20, x, moment(second), "bus"]]
             )
         running.http.post("/advance", params={"time": moment(40)}).raise_for_status()
-        wait_for(
-            lambda: (running.http.get("/past").json()[0]["end"] or "") >= "2026-01-01T14:00:40"
-        )
+        wait_for(lambda: (running.http.get("/past").json()[0]["end"] or "") >= END)
         yield running
 
 
@@ -91,6 +95,33 @@ def test_trajectories_as_geojson(served: Running, client: Client) -> None:
     wrong = served.http.post("/sql?format=geojson", json={"sql": "SHOW STREAMS"})
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "no_position")
     assert served.http.post("/sql?format=svg", json={"sql": select}).status_code == 422
+
+
+def test_a_client_that_hangs_up_gives_its_question_up(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question goes on until somebody has left; a second one, by somebody who stays, ends."""
+    said: list[str] = []
+
+    def recall(question: Question, most: int | None = None) -> Recalled:
+        with deadline.at_most(None, can_be_given_up=True):
+            try:
+                for _ in range(3000):
+                    deadline.check()
+                    time.sleep(0.01)
+            except deadline.GivenUp as error:
+                said.append(str(error))
+                raise
+        raise AssertionError("it was not given up")
+
+    select = f"SELECT id FROM Cars AS OF '{moment(15)}'"
+    with monkeypatch.context() as patch:
+        patch.setattr(served.session.runtime, "recall", recall)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{served.url}/sql", json={"sql": select}, timeout=0.5)
+        wait_for(lambda: said)
+    assert said == ["nobody waits for the answer any more"]
+    assert served.sql(select)["rows"] == [[7], [8]]
 
 
 def test_which_times_can_be_asked_about(served: Running) -> None:

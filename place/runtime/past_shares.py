@@ -132,7 +132,7 @@ def ways_together(shares: Sequence[Recalled]) -> Recalled:
     """The ways of all objects, by their keys; those of one object are of one share."""
     keys = [key for share in shares for key in share.keys]
     rows = [row for share in shares for row in share.rows]
-    order = sorted(range(len(keys)), key=keys.__getitem__)  # type: ignore[arg-type]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
     return Recalled([rows[i] for i in order], keys=tuple(keys[i] for i in order))
 
 

@@ -238,13 +238,12 @@ def _found(
 def _packed(found: Sequence[Found]) -> bytes:
     changes = [each for each in found if isinstance(each, Change) and len(each)]
     parts = [each for each in found if isinstance(each, PartialAnswer)]
-    written = []
-    for write, some in ((write_changes, changes), (write_parts, parts)):
-        out = pa.BufferOutputStream()
-        if some:
-            write(out, some)  # type: ignore[operator]
-        written.append(out.getvalue().to_pybytes())
-    return pickle.dumps(written)
+    outs = pa.BufferOutputStream(), pa.BufferOutputStream()
+    if changes:
+        write_changes(outs[0], changes)
+    if parts:
+        write_parts(outs[1], parts)
+    return pickle.dumps([out.getvalue().to_pybytes() for out in outs])
 
 
 def _unpacked(content: bytes, question: Question) -> Iterator[Found]:
