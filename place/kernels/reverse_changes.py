@@ -13,27 +13,8 @@ from numba import njit
 
 ROOM = 1024
 """Changes that there is room for at first."""
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _is_in(points, row, circle, keeper, places, place, rank, has_rank, ranks, own_rank):
-    """Is a place in the circle of a point, which is not the one that the place is?
-
-    `keeper` is the point on the edge of the circle, −1 if there is none, and `rank` the one of the
-    object whose place it is, if that is one of the points or could be.
-    """
-    x, y, to_x, to_y = points[row, 0], points[row, 1], places[place, 0], places[place, 1]
-    there = abs(x) < np.inf and abs(y) < np.inf and abs(to_x) < np.inf and abs(to_y) < np.inf
-    if not there or (has_rank and own_rank == rank):
-        return False
-    dx, dy = x - to_x, y - to_y
-    measure = dx * dx + dy * dy
-    if points.shape[1] > 2:
-        dz = points[row, 2] - places[place, 2]
-        measure += dz * dz
-    if keeper < 0 or measure < circle:
-        return True
-    return measure == circle and (not has_rank or rank <= ranks[keeper])
+FIRST, LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+"""The ranks of a place that wins all ties, and of an edge on which nobody is."""
 
 
 @njit(nogil=True, cache=True)
@@ -77,10 +58,8 @@ def reverse_changes(
     `watch`, those that stay and spoke are told again; with `watch_places`, also all those of a
     place that moved.
     """
-    told = 0
-    out_places, out_points = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64)
-    out_signs = np.empty(ROOM, np.int64)
     changed, count = np.empty(len(numbers), np.int64), 0
+    others, rest = np.empty(len(numbers), np.int64), 0
     for own in range(len(numbers)):
         is_changed = spoke[numbers[own]]
         for d in range(len(depths)):
@@ -89,28 +68,59 @@ def reverse_changes(
         if is_changed:
             changed[count] = own
             count += 1
+        else:
+            others[rest] = own
+            rest += 1
+    # What is compared lies side by side: first the points that changed, and then all others, if
+    # a place moved.
+    size, deep = count, points.shape[1] > 2
     for place in range(len(places)):
-        depth, moved = kinds[place], shifted[place]
-        rank, has_rank = focal_ranks[place], has_ranks[place]
-        for i in range(len(numbers) if moved else count):
-            own = i if moved else changed[i]
-            number = numbers[own]
-            own_rank = ranks[number]
-            was = _is_in(
-                olds, own, circles[own, depth], keepers[own, depth], old_places, place, rank,
-                has_rank, ranks, own_rank,
-            )  # fmt: skip
-            circle, keeper = _edge(starts, members, measures, own, depths[depth])
-            now = _is_in(
-                points, number, circle, keeper, places, place, rank, has_rank, ranks, own_rank
+        size = len(numbers) if shifted[place] else size
+    at, own_ranks = np.zeros((6, size)), np.empty(size, np.int64)
+    edges = np.empty((2, len(depths), size))
+    edge_ranks = np.empty((2, len(depths), size), np.int64)
+    for i in range(size):
+        own = changed[i] if i < count else others[i - count]
+        own_ranks[i] = ranks[numbers[own]]
+        for axis in range(points.shape[1]):
+            at[axis, i], at[3 + axis, i] = olds[own, axis], points[numbers[own], axis]
+        for d in range(len(depths)):
+            circle, keeper = _edge(starts, members, measures, own, depths[d])
+            edges[0, d, i], edges[1, d, i] = circles[own, d], circle
+            edge_ranks[0, d, i] = ranks[keepers[own, d]] if keepers[own, d] >= 0 else LAST
+            edge_ranks[1, d, i] = ranks[keeper] if keeper >= 0 else LAST
+    told = 0
+    out_places, out_points = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64)
+    out_signs = np.empty(ROOM, np.int64)
+    old_xs, old_ys, old_zs, xs, ys, zs = at[0], at[1], at[2], at[3], at[4], at[5]
+    for place in range(len(places)):
+        kind, moved, has_rank = kinds[place], shifted[place], has_ranks[place]
+        rank = focal_ranks[place] if has_rank else FIRST
+        old_circles, new_circles = edges[0, kind], edges[1, kind]
+        old_keepers, new_keepers = edge_ranks[0, kind], edge_ranks[1, kind]
+        was_x, was_y, was_z = old_places[place, 0], old_places[place, 1], 0.0
+        is_x, is_y, is_z = places[place, 0], places[place, 1], 0.0
+        if deep:
+            was_z, is_z = old_places[place, 2], places[place, 2]
+        for i in range(size if moved else count):
+            dx, dy, dz = old_xs[i] - was_x, old_ys[i] - was_y, old_zs[i] - was_z
+            before = dx * dx + dy * dy + dz * dz
+            dx, dy, dz = xs[i] - is_x, ys[i] - is_y, zs[i] - is_z
+            after = dx * dx + dy * dy + dz * dz
+            was = (before < old_circles[i]) | (
+                (before == old_circles[i]) & (rank <= old_keepers[i])
             )
-            again = now and was and ((watch and spoke[number]) or (watch_places and moved))
+            now = (after < new_circles[i]) | ((after == new_circles[i]) & (rank <= new_keepers[i]))
+            if not (was | now) or (has_rank and own_ranks[i] == rank):
+                continue
+            own = changed[i] if i < count else others[i - count]
+            again = (watch and spoke[numbers[own]]) or (watch_places and moved)
             if was == now and not again:
                 continue
             if told == len(out_places):
                 out_places, out_points = _longer(out_places), _longer(out_points)
                 out_signs = _longer(out_signs)
-            out_places[told], out_points[told] = place, number
+            out_places[told], out_points[told] = place, numbers[own]
             out_signs[told] = np.int64(now) - np.int64(was)
             told += 1
     for i in range(count):

@@ -44,7 +44,7 @@ DEMO_PARTS = ("nearest", "others")
 """What follows the nearest, with the generator; and all else of the demonstration, with its
 triggers."""
 JOINS = "joins"
-"""Queries in which several streams meet."""
+"""Queries in which several streams, or the objects of one, meet."""
 PARTS = (*DEMO_PARTS, JOINS)
 JOIN_STATEMENTS = """
 CREATE STREAM Ships (id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING);
@@ -58,6 +58,8 @@ REGISTER QUERY met AS SELECT a.kind, COUNT(*) FROM Ships a WINDOW 2 SECONDS, Cal
 REGISTER QUERY sent AS SELECT c.id, s.id, DISTANCE(c, s) FROM Calls c, Ships s
   WHERE s.kind = 'tug' kNN (3, c);
 REGISTER QUERY alike AS SELECT c.id, s.id FROM Calls c, Ships s WHERE c.id <= s.id kNN (2, c);
+REGISTER QUERY amid AS SELECT id FROM Ships kNN (2, SUM OF (FOCAL 1, POINT (0.5, 0.5)));
+REGISTER QUERY mine AS SELECT id FROM Ships RNN ('M', 2, 1);
 """
 TICKS = 3
 START = 1_767_225_600 * SECOND
