@@ -10,10 +10,11 @@ import os
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from tests.harness.examples import examples
 from tests.harness.scene import HAPPENINGS, Scene, run, unreached
 from tests.harness.search import World, focal, group, numbers, reading, region, shape, streams
 
-EXAMPLES = int(os.environ.get("PLACE_EXAMPLES", "30"))
+EXAMPLES = examples(30)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 
