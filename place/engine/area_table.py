@@ -26,7 +26,7 @@ Line = tuple[Point, ...]
 NO_CIRCLE = (np.nan,) * 5
 
 
-class Laid(NamedTuple):
+class LaidAreas(NamedTuple):
     """Areas as arrays: what tells who is inside, the edges of each, and the circles among them:
     centre, radius, and what a step east and north is worth there."""
 
@@ -66,10 +66,10 @@ class AreaTable:
             found = self._of_codes[codes]
         return found
 
-    def laid(self) -> Laid:
+    def laid(self) -> LaidAreas:
         """All areas as arrays."""
         shapes = (self._kinds, self._params, *self._polygons.arrays())
-        return Laid(shapes, self._edges, self._starts, self._circles)
+        return LaidAreas(shapes, self._edges, self._starts, self._circles)
 
     def _lay_out(self, number: int, area: Shape | Line, space: Space) -> None:
         self._kinds = longer(self._kinds, number + 1)

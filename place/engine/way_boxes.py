@@ -128,9 +128,10 @@ def boxes_of(way: Way, rows: Versions | TickReadings, ids: Longs) -> Floats:
     if isinstance(rows, Versions):
         x[~rows.alive(ids)] = np.nan
     sphere = way.space is Space.WGS84
-    if way.ahead is None:
-        return boxes_of_ways(before_x, before_y, x, y, sphere, MARGIN)
-    times = rows.pick(ids, (way.since,))
-    since = np.where(times.nulls[0], 0, times.values[0]).astype(np.int64)
-    to_x, to_y = places_ahead(before_x, before_y, x, y, since, way.ahead, sphere)
-    return boxes_of_ways(x, y, to_x, to_y, sphere, MARGIN)
+    ends = (before_x, before_y, x, y)
+    if way.ahead is not None:
+        times = rows.pick(ids, (way.since,))
+        since = np.where(times.nulls[0], 0, times.values[0]).astype(np.int64)
+        ends = (x, y, *places_ahead(*ends, since, way.ahead, sphere))
+    found: Floats = boxes_of_ways(*ends, sphere, MARGIN)
+    return found
