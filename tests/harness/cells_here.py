@@ -2,6 +2,7 @@
 lost at will."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from place.runtime.spark.catalogs import Catalogs
 from place.runtime.spark.inputs import PackInput
 from place.runtime.spark.pipeline import Entry, Pipeline
 from place.runtime.spark.requests import Behind, Request, Restore
+from place.runtime.spark.runtime import SparkRuntime
 from place.runtime.spark.standing_cell import StandingCell
 
 
@@ -74,6 +76,14 @@ class CellsHere:
     def close(self) -> None:
         for cell in self._cells:
             cell.close()
+
+
+def runtime_here(home: Path) -> SparkRuntime:
+    """The runtime on Spark, all of it but Spark; it has no sources."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pipeline, "StandingCells", CellsHere)
+        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        return SparkRuntime(spark, home)
 
 
 class PipelineHere:
