@@ -33,8 +33,8 @@ from place.runtime.repository.pieces import Asked
 from place.runtime.repository.repository import Pace, Repository
 from place.runtime.tables import TableLoader
 from place.session import Session
-from tests.harness.examples import examples
 from tests.harness.cells_here import runtime_here
+from tests.harness.examples import examples
 
 EXAMPLES = examples(8)
 SECOND = 1_000_000
