@@ -62,9 +62,9 @@ def compile_join(asked: Query) -> Compiled:
     is_reverse = asked.nearest is not None and asked.nearest.is_reverse
     is_alone = is_nearest or is_reverse
     shown = _shown(asked, sources, None) if is_alone else read
-    # Rows have only what is read of them above, which is more where combinations are ranked.
     is_ranked = rank is not None and not is_alone
-    sent = needed if is_ranked else tuple(tuple(sorted(columns)) for columns in shown)
+    # Rows have only what is read of them above, or tells their rank.
+    sent = tuple(tuple(sorted(columns)) for columns in shown)
     has_objects = all(source.window is None for source in sources)
     asks = tuple(_put(c, needed) for c in conditions if not _keeps_apart(c, sources))
     join = StreamJoinSpec(

@@ -404,15 +404,20 @@ class StreamJoin:
         queries = some.ids[spec.width]
         if queries is None or not len(some):
             return NOTHING
+        is_ranked = spec.rank is not None
         rows = tuple(
-            self._elements[i].pick(ids, None if spec.rank is not None else spec.shown[i])
+            self._elements[i].pick(ids, None if is_ranked else spec.shown[i])
             if ids is not None and spec.shown[i]
             else None
             for i, ids in enumerate(some.ids[: spec.width])
         )
         ranks = None
-        if spec.rank is not None:
+        if is_ranked:
             ranks = ranks_of(spec, self._elements, some, rows, self._dictionary)
+            # Rows are taken back as they were given: what nobody watches must not be in them.
+            rows = tuple(
+                None if each is None else each.pick(spec.shown[i]) for i, each in enumerate(rows)
+            )
         return Flow(~queries, instants, weights, rows, ranks)
 
 
