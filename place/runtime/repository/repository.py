@@ -388,21 +388,21 @@ class Repository:
         """Remove files that are part of no table for a while, and that nobody reads here."""
         now = time.monotonic()
         seen: dict[str, float] = {}
-        for archive in self._archives.values():
-            held = archive.held()
-            for name, _ in self.storage.list(archive.directory):
-                path = name[len(archive.directory) + 1 :]
-                if not path.endswith(".parquet") or path.startswith("_") or path in held:
-                    continue
-                seen[name] = self._unused.get(name, now)
-        self._unused = seen
         with self._round, self._gate.passing():
+            for archive in self._archives.values():
+                held = archive.held()
+                for name, _ in self.storage.list(archive.directory):
+                    path = name[len(archive.directory) + 1 :]
+                    if not path.endswith(".parquet") or path.startswith("_") or path in held:
+                        continue
+                    seen[name] = self._unused.get(name, now)
             for archive in self._archives.values():
                 archive.late.sweep()
             for name, since in list(seen.items()):
                 if now - since >= self.pace.grace:
                     self.storage.remove(name)
-                    del self._unused[name]
+                    del seen[name]
+            self._unused = seen
 
     # What is asked
 
