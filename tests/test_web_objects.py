@@ -267,3 +267,21 @@ def test_axe_finds_nothing_serious(browser: Any, running: Running, town: Town, v
     context.close()
     bad = [each for each in found if each["impact"] in ("serious", "critical")]
     assert {each["id"]: each["nodes"][0]["target"] for each in bad} == {}
+
+
+def test_a_view_that_was_just_pressed_is_not_taken_back_by_the_address(page: Page) -> None:
+    """The address is written in the moment between a press and the page's hearing of it."""
+    page.open("operator")
+    page.page.wait_for_selector("#tab-operator[aria-selected=true]")
+    page.evaluate(
+        """() => {
+          document.querySelector("#tab-client").addEventListener("click", (event) => {
+            event.preventDefault();
+            location.hash = "#client";
+            place.link.write();
+          });
+        }"""
+    )
+    page.page.click("#tab-client")
+    page.page.wait_for_selector("#tab-client[aria-selected=true]", timeout=20_000)
+    page.until("location.hash.startsWith('#client?')")

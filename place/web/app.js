@@ -268,5 +268,11 @@ async function load() {
 }
 
 // For the console and for tests.
-globalThis.place = { live, scene, get objects() { return objects; }, get past() { return past; } };
+globalThis.place = {
+  live,
+  scene,
+  get objects() { return objects; },
+  get past() { return past; },
+  get link() { return link; },
+};
 begin().catch((error) => say(error.message, true));

@@ -50,6 +50,14 @@ export class ViewLink {
   write() {
     clearTimeout(this.timer);
     const state = this.state();
-    if (state) history.replaceState(null, "", writeLink(state));
+    if (!state || this.isLeaving(state.view)) return;
+    history.replaceState(null, "", writeLink(state));
+  }
+
+  // The address names another view already, and the page has not been told of that yet: whoever
+  // wrote over it would take back what was just pressed. The other view writes its own.
+  isLeaving(view) {
+    const asked = readLink(location.hash).view;
+    return asked !== view && document.getElementById(`tab-${asked}`) !== null;
   }
 }
