@@ -76,12 +76,11 @@ def distances(space: Space, some: Floats, others: Floats) -> Floats:
     return 2 * EARTH_RADIUS * np.arcsin(np.minimum(1.0, cdist(*vectors) / 2))
 
 
-def by_scipy(town: Town, n: int) -> dict[str, set[int]]:
-    """The answers of the n-th queries."""
+def by_scipy(town: Town, n: int, near: Floats) -> dict[str, set[int]]:
+    """The answers of the n-th queries; `near` are the distances from each object to all, in order:
+    the first is that to itself."""
     k, here = town.ks[n], town.places
     others = np.arange(len(here)) != n
-    near = np.sort(distances(town.space, here, here), axis=1)
-    # The first is the object itself; with n as a competitor of its own the circle is one wider.
     to_point = distances(town.space, here, town.points[[n]])[:, 0]
     to_focal = distances(town.space, here, here[[n]])[:, 0]
     centers = np.stack([town.points[n], town.points[n - 1], here[n]])
@@ -104,8 +103,9 @@ def run_beside_scipy(
     town.register(places(town.chance, queries))
     for instant in range(instants):
         town.move(float(town.chance.choice([0.02, 0.3, 1.0])), places)
+        near = np.sort(distances(space, town.places, town.places), axis=1)
         for n in range(queries):
-            for name, expected in by_scipy(town, n).items():
+            for name, expected in by_scipy(town, n, near).items():
                 assert town.answer(f"{name}{n}") == expected, (instant, name, n)
     town.close()
 
@@ -121,7 +121,7 @@ def test_beside_scipy(space: Space, cells: str) -> None:
 @pytest.mark.parametrize("cells", ["1x1", "2x2", "3x1", "1x3"])
 @pytest.mark.parametrize("space", list(Space))
 def test_beside_scipy_at_length(space: Space, cells: str) -> None:
-    run_beside_scipy(space, objects=1_000, queries=10, instants=100, cells=cells, seed=2)
+    run_beside_scipy(space, objects=400, queries=5, instants=100, cells=cells, seed=2)
 
 
 def by_definition(town: Town, n: int) -> dict[str, set[int]]:
