@@ -121,7 +121,7 @@ def test_beside_scipy(space: Space, cells: str) -> None:
 @pytest.mark.parametrize("cells", ["1x1", "2x2", "3x1", "1x3"])
 @pytest.mark.parametrize("space", list(Space))
 def test_beside_scipy_at_length(space: Space, cells: str) -> None:
-    run_beside_scipy(space, objects=1_000, queries=10, instants=100, cells=cells, seed=2)
+    run_beside_scipy(space, objects=400, queries=5, instants=100, cells=cells, seed=2)
 
 
 def by_definition(town: Town, n: int) -> dict[str, set[int]]:
