@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from place.engine.nearest_rows import rows_led_by
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.nearest_group import MAX, MIN, SUM
 from place.plan.query import Focal, Nearest
@@ -97,13 +98,7 @@ class GroupRows:
 
     def led_by(self, focals: Longs) -> tuple[Longs, Longs]:
         """The places that each of these focal objects is, and its position among these."""
-        order = np.argsort(self.focals, kind="stable")
-        leaders = self.focals[order]
-        first = np.searchsorted(leaders, focals, "left")
-        counts = np.searchsorted(leaders, focals, "right") - first
-        which = np.repeat(np.arange(len(focals)), counts)
-        within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return order[first[which] + within], which
+        return rows_led_by(self.focals, focals)
 
     def excluded(self, seats: Longs) -> Longs:
         """The slots of focal objects, which are never in the answers that they lead."""

@@ -99,10 +99,15 @@ class NearestRows:
 
     def led_by(self, focals: Longs) -> tuple[Longs, Longs]:
         """The rows that each of these focal objects leads, and its position among these."""
-        order = np.argsort(self.focals, kind="stable")
-        leaders = self.focals[order]
-        first = np.searchsorted(leaders, focals, "left")
-        counts = np.searchsorted(leaders, focals, "right") - first
-        which = np.repeat(np.arange(len(focals)), counts)
-        within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return order[first[which] + within], which
+        return rows_led_by(self.focals, focals)
+
+
+def rows_led_by(leaders: Longs, focals: Longs) -> tuple[Longs, Longs]:
+    """The rows whose leader is one of these focal objects, and its position among these."""
+    order = np.argsort(leaders, kind="stable")
+    in_order = leaders[order]
+    first = np.searchsorted(in_order, focals, "left")
+    counts = np.searchsorted(in_order, focals, "right") - first
+    which = np.repeat(np.arange(len(focals)), counts)
+    within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[first[which] + within], which
