@@ -79,26 +79,38 @@ def domain_by_list(rules, shelf, bench, graph, role, slot, j, at):
     has_most = rules.pairs[pair, FLAGS] & HAS_MOST
     unsure = rules.bounds[pair, MOST_UNSURE] if has_most else np.inf
     begin = rules.variables[variable, LIST]
-    row = begin + rules.variables[variable, KEPT] - 1
-    while row >= begin and lists[row, TIME] > highest:
-        row -= 1
-    last = row
-    while row >= begin and lists[row, TIME] >= lowest:
-        # What is surely too far is known without all that a pair may ask.
+    last = begin + rules.variables[variable, KEPT] - 1
+    while last >= begin and lists[last, TIME] > highest:
+        last -= 1
+    first = _first_since(lists, begin, last + 1, lowest)
+    for row in range(last, first - 1, -1):
+        # What is surely too far is known by its place alone: most rows of a list are not read.
         du, dv, dw = x - spots[row, X], y - spots[row, Y], z - spots[row, Z]
-        other, one = lists[row, LISTED_SLOT], row
-        row -= 1
-        if (has_most and not du * du + dv * dv + dw * dw <= unsure) or other == slot:
+        if has_most and not du * du + dv * dv + dw * dw <= unsure:
             continue
-        rows = (readings, places, slot, lists, spots, one)
-        if do_rows_fit(rules, shelf.features, pair, slot, other, *rows):
+        other = lists[row, LISTED_SLOT]
+        rows = (readings, places, slot, lists, spots, row)
+        if other != slot and do_rows_fit(rules, shelf.features, pair, slot, other, *rows):
             if at == len(values):
-                return -1, last - row
+                return -1, last + 1 - row
             for column in range(values.shape[1]):
-                values[at, column] = lists[one, column]
-            values[at, VALUE_ENTRY], values[at, VALUE_MARK] = one, 0
+                values[at, column] = lists[row, column]
+            values[at, VALUE_ENTRY], values[at, VALUE_MARK] = row, 0
             at += 1
-    return at, last - row
+    return at, last + 1 - first
+
+
+@uncounted_inline
+def _first_since(lists, low, high, time):
+    """The first of the rows from `low` to below `high`, ordered by times, that is not before a
+    time; `high` if there is none."""
+    while low < high:
+        middle = (low + high) >> 1
+        if lists[middle, TIME] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @uncounted_inline
