@@ -10,7 +10,10 @@ TESTERS ?= 3
 PYTEST = $(VENV)/bin/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 KERNELS := $(addprefix kernels-,nearest others joins)
 
-.PHONY: help demo test test-all prepared lint style types kernels $(KERNELS) classes env lock clean
+# Scripts that need almost all kernels which the demonstration does not.
+SCRIPTS := $(addprefix tests/scripts/,aggregates moving past triggers ways wgs84)
+
+.PHONY: help demo test test-all prepared lint style types kernels $(KERNELS) scripts classes env lock clean
 
 help:
 	@echo "make demo      a city on Spark: moving objects, queries of every kind, a live map"
@@ -33,9 +36,10 @@ test-all: prepared
 	for cells in 1x1 2x2; do for batching in each one random:1; do \
 	  $(VENV)/bin/place script tests/scripts --runtime spark --cells $$cells --batching $$batching || exit 1; done; done
 
-# Style, types, and kernels that are compiled once for all processes of the tests, side by side.
+# Style, types, and kernels that are compiled once for all processes of the tests, side by side; the
+# longest first, so that none goes on alone.
 prepared: $(READY)
-	@$(MAKE) --no-print-directory --jobs=$(JOBS) lint kernels
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) classes kernels types scripts style
 
 lint: style types
 
@@ -46,11 +50,14 @@ style: $(READY)
 types: $(READY)
 	$(VENV)/bin/mypy
 
-kernels: $(KERNELS) classes
+kernels: $(KERNELS)
 
 # What cannot be compiled here is compiled by the tests, and they say what is wrong with it.
 $(KERNELS): kernels-%: $(READY)
 	-@$(VENV)/bin/python -m place.operate.compiling $* >/dev/null
+
+scripts: $(KERNELS)
+	-@$(VENV)/bin/place script $(SCRIPTS) --runtime local --batching one >/dev/null
 
 # Spark's classes as Java keeps them: each of the many starts of Spark in the tests is shorter.
 classes: $(READY)

@@ -134,7 +134,7 @@ def counted(home: Path) -> tuple[int, ...]:
     return found
 
 
-@pytest.mark.parametrize("moment", ["amending", "amended"])
+@pytest.mark.parametrize("moment", ["amending", pytest.param("amended", marks=pytest.mark.long)])
 def test_killed_before_or_after_its_commit_each_reading_is_there_once(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

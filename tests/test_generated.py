@@ -188,7 +188,8 @@ def test_a_city_that_is_nowhere_is_refused() -> None:
         Recipe().make_city(stream_of("objects = 5", options="WITH (space = 'wgs84')").space)
 
 
-@pytest.mark.parametrize("cells", [pytest.param("1x1", marks=pytest.mark.long), "2x2"])
+@pytest.mark.long
+@pytest.mark.parametrize("cells", ["1x1", "2x2"])
 def test_the_pipeline_makes_the_readings_of_the_steps(tmp_path: Path, cells: str) -> None:
     queries = """
       REGISTER QUERY middle AS SELECT id, type FROM Cars INSIDE (0.3, 0.3, 0.7, 0.7);

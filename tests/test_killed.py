@@ -193,7 +193,7 @@ def test_killed_at_a_named_point_on_an_object_store(
 @pytest.mark.parametrize(
     ("cells", "crash"),
     [
-        ("1x1", CELL),
+        pytest.param("1x1", CELL, marks=pytest.mark.long),
         pytest.param("2x2", CELL, marks=pytest.mark.long),
         pytest.param("2x2", ANSWER, marks=pytest.mark.long),
     ],

@@ -115,9 +115,12 @@ def test_ctrl_c_gives_up_a_question_about_the_past_and_the_prompt_goes_on(
             signal.raise_signal(signal.SIGINT)
             raise AssertionError("nobody was interrupted")
 
+        # Whoever runs tests in the background has Ctrl-C ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         with monkeypatch.context() as patch:
             patch.setattr(session.runtime, "recall", recall)
             prompt.take(ask)
+        signal.signal(signal.SIGINT, before)
         prompt.take(ask)
     said = out.getvalue()
     assert "half of it is read\ngiven up\n" in said

@@ -142,6 +142,7 @@ def test_a_home_of_a_pipeline_goes_on_with_other_cells(
     assert found == expected
 
 
+@pytest.mark.long
 def test_killed_in_the_middle_it_is_the_old_home_or_the_new_one(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with opened(home) as session:

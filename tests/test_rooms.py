@@ -1,10 +1,9 @@
 """The house: which room may import which, as the table of docs/architecture.md says."""
 
 import ast
+import functools
 import re
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "place"
@@ -101,9 +100,15 @@ def room_of(module: str) -> str:
     return max(fitting, key=len)
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@functools.cache
 def imports_of(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -121,44 +126,48 @@ def imports_of(path: Path) -> set[str]:
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_of)
-def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
-    module = module_of(path)
-    room = room_of(module)
-    for imported in imports_of(path):
-        if imported == "place" or imported.startswith("place."):
-            other = room_of(imported)
-            assert other == room or other in ROOMS[room], f"{module} imports {imported}"
+def test_a_module_imports_only_what_its_room_may() -> None:
+    wrong = [
+        f"{module_of(path)} imports {imported}"
+        for path in MODULES
+        for imported in imports_of(path)
+        if imported == "place" or imported.startswith("place.")
+        if room_of(imported) not in (room := room_of(module_of(path)), *ROOMS[room])
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_of)
-def test_a_library_is_imported_only_where_it_belongs(path: Path) -> None:
-    module = module_of(path)
-    for imported in imports_of(path):
-        owners = SOLE_IMPORTERS.get(imported.split(".")[0])
-        if owners is not None:
+def test_a_library_is_imported_only_where_it_belongs() -> None:
+    wrong = []
+    for path in MODULES:
+        for imported in imports_of(path):
+            owners = SOLE_IMPORTERS.get(imported.split(".")[0])
             rooms = (owners,) if isinstance(owners, str) else owners
-            assert room_of(module) in rooms, f"{module} imports {imported}"
+            if rooms is not None and room_of(module_of(path)) not in rooms:
+                wrong.append(f"{module_of(path)} imports {imported}")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_of)
-def test_a_module_says_why_it_exists_and_is_of_one_piece(path: Path) -> None:
-    text = path.read_text("utf-8")
-    assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
-    assert len(text.splitlines()) <= 500, f"{path} is two files in one"
+def test_a_module_says_why_it_exists_and_is_of_one_piece() -> None:
+    assert [path for path in MODULES if not ast.get_docstring(tree_of(path))] == []
+    long = [path for path in MODULES if len(path.read_text("utf-8").splitlines()) > 500]
+    assert long == [], "two files in one"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_of)
-def test_a_runtime_is_asked_through_its_interface(path: Path) -> None:
+def test_a_runtime_is_asked_through_its_interface() -> None:
     """Nobody outside of the runtime on Spark reaches into its pipeline, or knows its class."""
-    room = room_of(module_of(path))
-    if room in ("place.runtime.spark", "place.runtime"):
-        return
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        assert not isinstance(node, ast.Attribute) or node.attr != "pipeline", path
-    if room != "place.session":  # which opens it
-        inner = {"place.runtime.spark.runtime", "place.runtime.spark.pipeline"}
-        assert not inner & imports_of(path)
+    inner = {"place.runtime.spark.runtime", "place.runtime.spark.pipeline"}
+    wrong = []
+    for path in MODULES:
+        room = room_of(module_of(path))
+        if room in ("place.runtime.spark", "place.runtime"):
+            continue
+        attributes = (n for n in ast.walk(tree_of(path)) if isinstance(n, ast.Attribute))
+        if any(attribute.attr == "pipeline" for attribute in attributes):
+            wrong.append(path)
+        if room != "place.session" and inner & imports_of(path):  # which opens it
+            wrong.append(path)
+    assert wrong == []
 
 
 OPERATORS = sorted((PACKAGE / "engine" / "operators").glob("*.py"))
@@ -166,13 +175,15 @@ CONTRACT = "place.engine.operators.contract"
 ABOVE_OPERATORS = {"cell", "chain", "chains", "timeline", "worker", "checkpoint", "answers"}
 
 
-@pytest.mark.parametrize("path", OPERATORS, ids=module_of)
-def test_an_operator_knows_neither_another_one_nor_the_cell(path: Path) -> None:
-    for imported in imports_of(path) - {module_of(path), CONTRACT}:
-        assert not imported.startswith("place.engine.operators"), f"{path} imports {imported}"
-        assert imported.rpartition(".")[2] not in ABOVE_OPERATORS or not imported.startswith(
-            "place.engine."
-        ), f"{path} imports {imported}"
+def test_an_operator_knows_neither_another_one_nor_the_cell() -> None:
+    above = {f"place.engine.{name}" for name in ABOVE_OPERATORS}
+    wrong = [
+        f"{path} imports {imported}"
+        for path in OPERATORS
+        for imported in imports_of(path) - {module_of(path), CONTRACT}
+        if imported.startswith("place.engine.operators") or imported in above
+    ]
+    assert wrong == []
 
 
 def test_no_two_modules_and_no_two_classes_of_the_engine_and_the_kernels_share_a_name() -> None:

@@ -71,6 +71,7 @@ def test_a_drawn_rectangle_is_a_query_whose_list_is_its_answer(
     assert running.http.get("/queries/drawn").status_code == 404
 
 
+@pytest.mark.long
 def test_circles_and_polygons_can_be_drawn(page: Page, running: Running, town: Town) -> None:
     page.open("client")
     page.choose(shape="circle")
@@ -91,6 +92,7 @@ def test_circles_and_polygons_can_be_drawn(page: Page, running: Running, town: T
         page.drop(name)
 
 
+@pytest.mark.long
 def test_a_moving_nearest_query_follows_its_object(
     page: Page, running: Running, town: Town
 ) -> None:
@@ -291,6 +293,7 @@ def test_a_client_signs_in_and_sees_its_own(browser: Any, tmp_path: Path) -> Non
     context.close()
 
 
+@pytest.mark.long
 def test_a_base_map_and_a_server_that_goes_away(browser: Any, tmp_path: Path) -> None:
     context = browser.new_context()
     with (

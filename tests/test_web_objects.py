@@ -88,7 +88,11 @@ def test_the_camera_goes_with_an_object_until_one_drags_the_map(page: Page, town
 
 
 @pytest.mark.parametrize(
-    ("button", "clause"), [("#card-nearest", "kNN ('M', 5, 5)"), ("#card-around", "INSIDE ('M', 5")]
+    ("button", "clause"),
+    [
+        ("#card-nearest", "kNN ('M', 5, 5)"),
+        pytest.param("#card-around", "INSIDE ('M', 5", marks=pytest.mark.long),
+    ],
 )
 def test_a_card_registers_what_it_offers(
     page: Page, running: Running, button: str, clause: str
@@ -136,6 +140,7 @@ def test_a_row_that_changes_stays_and_leads_to_its_object(
     running.sql("DROP QUERY wide")
 
 
+@pytest.mark.long
 def test_groups_are_rows_that_change(page: Page, running: Running, town: Town) -> None:
     page.open("operator")
     page.page.click('[data-query="census"] button')
@@ -188,6 +193,7 @@ def test_headings_labels_trails_and_names(page: Page, running: Running, town: To
     page.until(f"{lines} === 0")
 
 
+@pytest.mark.long
 def test_the_globe_has_land_a_graticule_and_a_scale(page: Page, running: Running) -> None:
     running.push("Ships", [["Rickmer", 9.98, 53.545, "2026-01-01"]], time="2026-01-01")
     page.open("operator?space=wgs84&at=1.2,50.9,6")
@@ -250,7 +256,7 @@ def test_what_others_wrote_is_text(page: Page, running: Running) -> None:
     running.sql(f'DROP QUERY "{evil}"')
 
 
-@pytest.mark.parametrize("view", ["operator", "client"])
+@pytest.mark.parametrize("view", ["operator", pytest.param("client", marks=pytest.mark.long)])
 def test_axe_finds_nothing_serious(browser: Any, running: Running, town: Town, view: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     town.push(c1=(10, 10), c2=(15, 15))

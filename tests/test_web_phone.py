@@ -103,7 +103,7 @@ TARGETS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("view", ["client", "operator"])
+@pytest.mark.parametrize("view", ["client", pytest.param("operator", marks=pytest.mark.long)])
 def test_all_that_can_be_pressed_is_large_enough(phone: Page, running: Running, view: str) -> None:
     phone.page.tap(f"#tab-{view}")
     phone.page.tap("#legend-box summary")

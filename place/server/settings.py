@@ -69,8 +69,9 @@ class Settings:
     """How long the head of a request may take to come."""
     body_seconds: float = 30.0
     """How long its body may take, and a second more for every 32 KiB that have come."""
-    idle_seconds: int = 5
-    """How long a connection may stay open between two requests."""
+    idle_seconds: int = 15
+    """How long a connection may stay open between two requests: longer than clients keep one that
+    they may use again (httpx: 5 seconds), or a request would meet a connection just closed."""
     private_webhooks: bool = False
     """May clients name addresses of private networks?"""
 
