@@ -81,7 +81,8 @@ class StreamJoin:
 
     def begin(self, query: int, content: pa.Table | None) -> None:
         """A query begins, with what the windows of its sources hold already."""
-        self._content.begin(query, content)
+        if self._content.begin(query, content):
+            self._shared = None  # readings that it brings are to be asked, too
         self._begun.append(query)
 
     def end(self, query: int) -> None:
@@ -162,6 +163,7 @@ class StreamJoin:
             self._queries.drop(self._ended)
             self._content.forget(self._ended)
         if self._begun:
+            self._content.watch(tick.until)
             self._queries.add(self._begun)
         if (self._begun or self._ended) and len(self._queries.active):
             self._prepare()
