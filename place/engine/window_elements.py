@@ -229,6 +229,11 @@ class WindowElements(StandingElements):
         return [ARROW[column.type] for column in self._rows.columns]
 
     @property
+    def readings(self) -> int:
+        """How many readings are held."""
+        return self._used - len(self._free)
+
+    @property
     def oldest(self) -> int:
         """When the oldest reading that is held took effect."""
         held = self._held()
