@@ -168,7 +168,7 @@ def test_the_dashboard_names_figures_that_there_are(tmp_path: Path) -> None:
     labels = {label for text in expressions(board) for label in re.findall(r"{{(\w+)}}", text)}
     assert labels == set()
     legends = {t["legendFormat"] for panel in board["panels"] for t in panel["targets"]}
-    known = set(re.findall(r"(\w+)=\"", text)) | {"trigger", "client"}
+    known = set(re.findall(r"(\w+)=\"", text)) | {"trigger", "join", "client"}
     assert {label for each in legends for label in re.findall(r"{{(\w+)}}", each)} <= known
     ids = [panel["id"] for panel in board["panels"]]
     assert len(ids) == len(set(ids))

@@ -19,6 +19,7 @@ from place.operate.options import set_up
 from place.operate.run import IdleClock
 from place.operate.status import DIRECTORIES, STAGES, prometheus, read_status, show
 from place.runtime.durable.deltas import Deltas
+from place.runtime.durable.state_figures import JOIN_FIGURES, TRIGGER_FIGURES
 from place.runtime.durable.storage import Storage
 from tests.harness.pipeline import CARS, NEAR, START, opened, reading, runtime_of, write_csv
 
@@ -99,6 +100,8 @@ def test_status_fits_80_columns() -> None:
                 "reason": "a.csv, line 2: " + "the reason may be long; " * 9,
             }
         },
+        "triggers": {name: dict.fromkeys(TRIGGER_FIGURES, 123_456_789)},
+        "joins": {name: dict.fromkeys(JOIN_FIGURES, 123_456_789)},
         "sizes": dict.fromkeys(DIRECTORIES, 123 << 40),
         "last": dict.fromkeys(STAGES, 1234.5),
         "median": dict.fromkeys(STAGES, 1234.5),

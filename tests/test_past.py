@@ -204,3 +204,32 @@ def test_an_archive_in_memory_lets_go_of_what_is_too_old(monkeypatch: pytest.Mon
         assert at_begin.schema == segment_schema(stream.columns)
         assert sorted(at_begin.column("id").to_pylist()) == [1, 2]
         assert opened.at(span.begin).sql("SELECT id, x FROM Cars").rows == ((1, 49.0), (2, 7.0))
+
+
+@pytest.mark.parametrize("cells", ["1x1", "2x2"])
+def test_a_join_that_begins_in_the_past_has_readings_that_nobody_remembers(cells: str) -> None:
+    """Beside one of the same windows that began with the last 10,000 readings, in another order
+    than that of their times: which row of cells holds a reading is not the same in the past."""
+    select = (
+        "SELECT a.n, b.n AS last FROM Shots a WINDOW 20000 ROWS, Shots b WINDOW 1 ROW"
+        " WHERE (a.n < 3 OR a.n > 10048)"
+    )
+    count = 10_050
+    numbers = np.arange(count)[::-1]
+    times = pa.array(numbers * (SECOND // 100) + instant_of(BEGIN), pa.timestamp("us", "UTC"))
+    with place.connect(cells=cells) as session:
+        session.sql(
+            "CREATE STREAM Shots (n BIGINT, ts TIMESTAMP)"
+            " WITH (archive = 'all', lateness = '200 seconds')"
+        )
+        session.push("Shots", pa.table({"n": numbers, "ts": times}))
+        session.advance(BEGIN + timedelta(seconds=400))
+        session.sql(f"REGISTER QUERY live AS {select}")
+        session.sql(f"REGISTER QUERY late FROM '{moment(100)}' AS {select}")
+        expected = {"live": {count - 1}, "late": {0, 1, 2, count - 1}}
+        for last in (count - 1, count):
+            for name, held in expected.items():
+                assert set(session.answer(name)) == {(n, last) for n in held}
+            session.push("Shots", [(count, BEGIN + timedelta(seconds=450))])
+            session.advance(BEGIN + timedelta(seconds=700))
+            expected = {name: held | {count} for name, held in expected.items()}

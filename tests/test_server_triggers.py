@@ -263,6 +263,27 @@ def test_figures_of_each_trigger(served: Running) -> None:
     assert alerts == before + 1
 
 
+def test_figures_of_joins(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two queries of one shape are one join, under the name of the first."""
+    join = "SELECT a.id FROM Cars a WINDOW 3 ROWS, Cars b WINDOW 4 ROWS WHERE a.id = b.id"
+    for name, least in (("joined", 0), ("again", 1)):
+        served.sql(f"REGISTER QUERY {name} AS {join} AND a.x > {least}")
+    try:
+        push(served, (1, 60.0), (2, 70.0), (3, 80.0), (4, 90.0))
+        text = served.http.get("/metrics").text
+        assert 'place_join_readings{join="joined"} 7\n' in text
+        assert 'place_join_queries{join="joined"} 2\n' in text
+        assert 'join="again"' not in text
+        home = served.server.runtime.directory
+        status = read_status(home)
+        assert status["joins"]["joined"]["queries"] == 2
+        assert 'place_join_combinations{join="joined"} 0\n' in prometheus(status)
+        assert main(["status", "--home", str(home)]) == 0
+        assert "joined" in capsys.readouterr().out
+    finally:
+        served.sql("DROP QUERY joined; DROP QUERY again")
+
+
 def test_counts_go_on_after_a_restart(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

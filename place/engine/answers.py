@@ -76,7 +76,7 @@ class Answers:
             self._counters.count("answer", told.queries, told.weights)
             # A query that ends may begin again at the same instant with some of the same rows; then
             # the rows of both have to be settled against each other.
-            is_settled = not ended & chain.queries
+            is_settled = not ended & chain.queries.keys()
             changes += changes_of(told, self._queries, is_settled=is_settled)
         for number in ended:
             self._forget(number)

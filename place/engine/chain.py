@@ -68,18 +68,19 @@ class Chain:
         self.shape = shape
         self.parameters = Parameters(shape.kinds, dictionary)
         self.operators: list[Operator] = []
-        self.queries: set[int] = set()
+        self.queries: dict[int, None] = {}
+        """The numbers of its queries, in the order in which they began."""
         self._dictionary = dictionary
 
     def put(self, query: int, constants: Row) -> None:
         """The constants of a query that begins."""
         self.parameters.put(query, constants)
-        self.queries.add(query)
+        self.queries[query] = None
 
     def begin_all(self, queries: Longs, constants: Row) -> None:
         """Queries begin that have the same constants, and whose windows hold nothing yet."""
         self.parameters.put_all(queries, constants)
-        self.queries.update(queries.tolist())
+        self.queries.update(dict.fromkeys(queries.tolist()))
         for query in queries.tolist():
             self.begin(query, None)
 
@@ -92,7 +93,7 @@ class Chain:
         """End a query; the next call of `take` also takes back the rows that it still holds."""
         for operator in self.operators:
             operator.end(query)
-        self.queries.discard(query)
+        self.queries.pop(query, None)
 
     def take(self, flow: Flow, span: Span, counters: Counters) -> Flow:
         """Send a flow of the region join (or of several cells) through the operators, from the

@@ -2,7 +2,9 @@
 
 Queries of one shape share windows. A query that begins later than others sees the readings that its
 streams remember, as if it were alone; windows may hold older ones for the others, which it does not
-see: its floor is the last instant that is hidden from it.
+see: its floor is the last instant that is hidden from it. A floor is the same in all rows of cells.
+It cannot be told from the readings of one cell, because which row holds a reading differs between
+the past and now: readings of a stream without KEY are numbered anew whenever they are read.
 """
 
 from __future__ import annotations
@@ -24,6 +26,20 @@ COUNTS = -2
 """The row with the count of source i has `COUNTS - i` for its source."""
 
 
+def hidden_until(content: pa.Table, instant: int) -> pa.Table:
+    """A content whose queries see nothing that took effect until an instant."""
+    at = 2 + START
+    is_mark = content.column(1).to_numpy() == FLOOR
+    starts = np.where(is_mark, instant, content.column(at).to_numpy())
+    return content.set_column(at, content.column_names[at], pa.array(starts))
+
+
+def oldest_of(content: pa.Table) -> int:
+    """When the oldest reading of a content took effect."""
+    starts = content.column(2 + START).to_numpy()[content.column(1).to_numpy() >= 0]
+    return int(starts.min()) if len(starts) else NEVER
+
+
 class JoinContent:
     """The windows among the sources of a join."""
 
@@ -32,59 +48,66 @@ class JoinContent:
             i: some for i, some in enumerate(elements) if isinstance(some, WindowElements)
         }
         self._floors: dict[int, int] = {}
-        self._highest = -NEVER
-        """The highest floor of all queries."""
+        self._watching: list[int] = []
+        """Queries that begin with nothing, and see what comes from now on."""
         self._is_filled = False
+        self._may_hide = False
+        """May anything be hidden? Readings only become younger, so that no stays no until a query
+        begins."""
 
     @property
     def has_floors(self) -> bool:
         """Is anything hidden from some query?"""
-        if self._highest == -NEVER:
+        if self._may_hide:
+            highest = max(self._floors.values(), default=-NEVER)
+            self._may_hide = highest >= min(some.oldest for some in self._windows.values())
+        return self._may_hide
+
+    def begin(self, query: int, content: pa.Table | None) -> bool:
+        """A query begins, with what its windows hold. Do they hold other readings by that than
+        before?"""
+        if not self._windows:
             return False
-        return self._highest >= min(some.oldest for some in self._windows.values())
-
-    def begin(self, query: int, content: pa.Table | None) -> None:
-        """A query begins, with what its windows hold."""
-        if self._windows:
-            self._begin(query, content)
-            self._highest = max(self._highest, self._floors[query])
-
-    def _begin(self, query: int, content: pa.Table | None) -> None:
-        self._floors[query] = -NEVER
+        self._may_hide = True
         if content is None:
-            return
-        sources = content.column(1).to_numpy()
-        facts = [content.column(2 + fact).to_numpy() for fact in FACTS]
+            self._floors[query] = -NEVER
+            self._watching.append(query)
+            return False
+        seen = min(self._floors.values(), default=NEVER)
+        sources, starts = content.column(1).to_numpy(), content.column(2 + START).to_numpy()
         marks = np.flatnonzero(sources == FLOOR)
-        if len(marks):
-            self._floors[query] = int(facts[START][marks[0]])
+        floor = self._floors[query] = int(starts[marks[0]]) if len(marks) else -NEVER
         if not (sources <= COUNTS).any():
-            return  # another query of the same windows has saved them
-        if not self._is_filled:
-            self._fill(content, sources, facts[ORDINAL])
-            return
-        held = facts[START][sources >= 0]
-        hidden = int(held.min()) - 1 if len(held) else self._newest()
-        self._floors[query] = max(self._floors[query], hidden)
+            return False  # another query of the same windows has saved them
+        if self._is_filled and floor >= seen:
+            return False
+        self._fill(content, sources, seen if self._is_filled else NEVER)
+        return True
 
-    def _fill(self, content: pa.Table, sources: Longs, ordinals: Longs) -> None:
+    def watch(self, instant: int) -> None:
+        """Queries that began with nothing see what comes after an instant."""
+        self._is_filled |= bool(self._watching)
+        for query in self._watching:
+            self._floors[query] = instant
+        self._watching = []
+
+    def _fill(self, content: pa.Table, sources: Longs, until: int) -> None:
+        """Hold the readings of a content that took effect until an instant. Of these nobody sees
+        any that are held until now, which may be others, because queries that saw them are gone."""
         self._is_filled = True
         at = 2 + len(FACTS)
+        ordinals = content.column(2 + ORDINAL).to_numpy()
         for i, some in self._windows.items():
             mine = content.filter(pa.array(sources == i))
             wanted = [*range(2, 2 + len(FACTS)), *range(at, at + len(some.columns))]
-            some.restore([mine.column(c).combine_chunks() for c in wanted])
-            some.count = int(ordinals[sources == COUNTS - i][0])
+            count = int(ordinals[sources == COUNTS - i][0])
+            some.restore([mine.column(c).combine_chunks() for c in wanted], count, until)
             at += len(some.columns)
-
-    def _newest(self) -> int:
-        return max((some.newest for some in self._windows.values()), default=-NEVER)
 
     def forget(self, queries: Sequence[int]) -> None:
         """Queries have ended."""
         for query in queries:
             self._floors.pop(query, None)
-        self._highest = max(self._floors.values(), default=-NEVER)
 
     def visible(self, some: Combinations, width: int) -> Combinations:
         """The combinations that their queries see."""

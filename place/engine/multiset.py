@@ -95,6 +95,11 @@ class Multiset:
         self._table = np.full(32, -1, np.int32)
         self._live = 0
 
+    @property
+    def live(self) -> int:
+        """How many slots have a count other than 0."""
+        return self._live
+
     def add(self, rows: Longs, weights: Longs) -> Added:
         """Add weights to the counts of rows."""
         self._table, self.rows, self.used, slots = find_rows(

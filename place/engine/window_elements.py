@@ -194,14 +194,29 @@ class WindowElements(StandingElements):
             row.dictionary_decode() if pa.types.is_dictionary(row.type) else row for row in rows
         ]
 
-    def restore(self, arrays: Sequence[pa.Array]) -> None:
-        """Hold what was saved; it is asked when conditions are loaded."""
-        numbers = self._take(len(arrays[0]))
+    def restore(self, arrays: Sequence[pa.Array], count: int, until: int) -> None:
+        """Hold what was saved when the stream had told `count` readings, as far as it took effect
+        until an instant, instead of what is held of that time; it is asked when conditions are
+        loaded."""
+        held = self._held()
+        self._drop(held[self._facts[START, held] <= until])
+        older = pa.array(np.flatnonzero(arrays[START].to_numpy() <= until))
+        if until == NEVER:
+            self.count = count
+        numbers = self._take(len(older))
         for fact in FACTS:
-            self._facts[fact, numbers] = arrays[fact].to_numpy()
-        rows = Columns.from_arrow(self._rows.columns, self._dictionary, arrays[len(FACTS) :])
+            self._facts[fact, numbers] = arrays[fact].take(older).to_numpy()
+        self._facts[ORDINAL, numbers] += self.count - count
+        some = [array.take(older) for array in arrays[len(FACTS) :]]
         self._rows.reserve(self._used)
-        self._rows.put(numbers, rows)
+        self._rows.put(numbers, Columns.from_arrow(self._rows.columns, self._dictionary, some))
+
+    def _drop(self, numbers: Longs) -> None:
+        """Hold some readings no longer, whoever they stand for."""
+        self._fall(numbers)
+        self._facts[END, numbers] = NEVER
+        self._facts[ORDINAL, numbers] = -NEVER  # no reading that comes is a window behind them
+        self._free = np.concatenate([self._free, numbers])
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -214,10 +229,9 @@ class WindowElements(StandingElements):
         return [ARROW[column.type] for column in self._rows.columns]
 
     @property
-    def newest(self) -> int:
-        """When the newest reading that is held took effect."""
-        held = self._held()
-        return int(self._facts[START, held].max()) if len(held) else -NEVER
+    def readings(self) -> int:
+        """How many readings are held."""
+        return self._used - len(self._free)
 
     @property
     def oldest(self) -> int:

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from place.runtime.durable.aside import number_of, set_aside
 from place.runtime.durable.deltas import WHOLE, Deltas, Id
 from place.runtime.durable.home import read_about
 from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.state_figures import FIGURES, Named, told_of
 from place.runtime.durable.storage import Storage
-from place.runtime.durable.trigger_figures import TRIGGER_FIGURES
 from place.runtime.repository.report import faults_of
 from place.runtime.store import CatalogStore
 from place.server.store import FILE, ServerStore
@@ -33,7 +33,7 @@ DIRECTORIES = ("state", "outbox", "manifest", "quarantine", "ingest", "segments"
 STAGES = ("route", "match", "answer", "outbox", "log", "settle", "spark", "seconds")
 RECENT = 20
 MOST_SHOWN = 20
-"""Triggers that are listed."""
+"""Triggers, and joins, that are listed."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,6 +84,7 @@ def read_status(directory: Path) -> dict[str, Any]:
             "past_faults": {},
         }
     last = recent[-1]
+    counted = manifests.counts_of(last)
     return {
         "clients": _clients(directory),
         "tick": last.tick,
@@ -97,7 +98,8 @@ def read_status(directory: Path) -> dict[str, Any]:
         "set_aside": aside,
         "past_faults": _past_faults(storage, directory),
         "deltas": last.totals.get("", {}).get("deltas", 0),
-        "triggers": manifests.counts_of(last),
+        "triggers": counted["trigger"],
+        "joins": counted["join"],
         "streams": {name: _stream(last, name) for name in last.totals if name},
         "sizes": sizes,
         "last": dict(last.metrics) | {"deltas": last.deltas},
@@ -206,8 +208,9 @@ def show(status: dict[str, Any], console: Console) -> None:
         if counts["reason"] is not None:
             said = f"{name}, set aside last: {counts['reason']}"
             console.print(said, markup=False)
-    if status.get("triggers"):
-        console.print(_triggers_table(status))
+    for label, counted in _counted(status).items():
+        if counted:
+            console.print(_counted_table(label, counted))
     upright = Table.grid(padding=(0, 4))
     upright.add_row(_stages(status), _sizes(status))
     console.print(upright)
@@ -245,15 +248,20 @@ def _sizes(status: dict[str, Any]) -> Table:
     return sizes
 
 
-def _triggers_table(status: dict[str, Any]) -> Table:
-    """The triggers; of very many those that keep the most readings."""
-    triggers = _table("trigger", "readings kept", "matches", "alerts", "pairs compared")
-    found = sorted(status["triggers"].items(), key=lambda each: -each[1]["kept"])
+def _counted(status: dict[str, Any]) -> dict[str, Named]:
+    """What is counted of triggers and of joins, as `FIGURES` calls them."""
+    return {label: status.get(f"{label}s", {}) for label in FIGURES}
+
+
+def _counted_table(label: str, counted: Named) -> Table:
+    """Triggers, or joins; of very many those that keep the most readings."""
+    table = _table(label, *(figure.title for figure in FIGURES[label].values()))
+    found = sorted(counted.items(), key=lambda each: -each[1]["kept"])
     for name, counts in found[:MOST_SHOWN]:
-        triggers.add_row(name, *(f"{counts[key]:,}" for key in TRIGGER_FIGURES))
+        table.add_row(name, *(f"{count:,}" for count in counts.values()))
     if len(found) > MOST_SHOWN:
-        triggers.add_row(f"{len(found) - MOST_SHOWN:,} more")
-    return triggers
+        table.add_row(f"{len(found) - MOST_SHOWN:,} more")
+    return table
 
 
 def _clients_table(status: dict[str, Any]) -> Table:
@@ -270,7 +278,7 @@ def prometheus(status: dict[str, Any]) -> str:
     """The status in Prometheus' text form."""
     lines: list[str] = []
 
-    def metric(name: str, kind: str, text: str, values: dict[str, float]) -> None:
+    def metric(name: str, kind: str, text: str, values: Mapping[str, float]) -> None:
         lines.append(f"# HELP place_{name} {text}")
         lines.append(f"# TYPE place_{name} {kind}")
         lines.extend(f"place_{name}{labels} {value:g}" for labels, value in values.items())
@@ -296,11 +304,11 @@ def prometheus(status: dict[str, Any]) -> str:
     metric("tick_lag_seconds", "gauge", text, {} if waited is None else {"": waited})
     stages = {_label("stage", s): status.get("last", {}).get(s, 0.0) for s in STAGES}
     metric("tick_seconds", "gauge", "Seconds of the stages of the last tick.", stages)
-    triggers = status.get("triggers", {})
-    metric("triggers", "gauge", "Triggers.", {"": len(triggers)})
-    for key, (name, kind, text) in TRIGGER_FIGURES.items():
-        told = {_label("trigger", each): counts[key] for each, counts in triggers.items()}
-        metric(name, kind, text, told)
+    counted = _counted(status)
+    metric("triggers", "gauge", "Triggers.", {"": len(counted["trigger"])})
+    for figure, label, values in told_of(counted):
+        told = {_label(label, name): value for name, value in values.items()}
+        metric(figure.name, figure.kind, figure.text, told)
     aside = {"": float(len(status["set_aside"]))}
     metric("set_aside_files", "gauge", "Files of readings of which no tick could be made.", aside)
     faults = {"": float(len(status["past_faults"]))}

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.changes import Change, settle
+from place.engine.join_content import hidden_until, oldest_of
 from place.engine.matrix import Matrix
 from place.engine.validity import STILL, Lasting, lasting
 from place.plan.catalog import Catalog
@@ -66,11 +67,16 @@ def catch_up(
     """What a query of the catalog that begins in the past has told until an instant."""
     past = OpenPast(archive, since_then(catalog, query, until, None), matrix.places())
     rows = lasting(query, list(past.run()))
-    contents = tuple(
-        worker.timelines[query.streams].cell.content(query.name) if query.needs_history else None
-        for worker in past.workers
-    )
-    return CaughtUp(query, rows, until, contents)
+    contents: list[pa.Table | None] = [None] * len(past.workers)
+    if query.needs_history:
+        cells = (worker.timelines[query.streams].cell for worker in past.workers)
+        contents = [cell.content(query.name) for cell in cells]
+    if query.is_join:
+        # What windows do not hold by now is hidden, in all cells alike.
+        held = [content for content in contents if content is not None]
+        floor = min([until + 1, *map(oldest_of, held)]) - 1
+        contents = [None if each is None else hidden_until(each, floor) for each in contents]
+    return CaughtUp(query, rows, until, tuple(contents))
 
 
 def apart(

@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from place.plan.catalog import fold
 from place.plan.query import Query
-from place.runtime.durable.manifest import TRIGGER_COUNTS, Manifest
+from place.runtime.durable.manifest import Manifest
+from place.runtime.durable.state_figures import TRIGGER_FIGURES
 from place.server.settings import VALUE, Quota
 
 if TYPE_CHECKING:
     from place.server.state import Server
 
 LOG = logging.getLogger("place.server")
-PAIRS = TRIGGER_COUNTS.index("pairs")
+PAIRS = list(TRIGGER_FIGURES).index("pairs")
 PERIOD = 5.0
 """Seconds between looks at what all queries of each client hold together."""
 

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 
 from place.runtime.durable.manifest import counts_of
-from place.runtime.durable.trigger_figures import TRIGGER_FIGURES
+from place.runtime.durable.state_figures import told_of
 from place.server.access import COOKIE, Anyone, Monitor, server_of
 from place.server.errors import Refused
 from place.server.quotas import COUNTED, clients
@@ -21,8 +21,8 @@ from place.server.state import Server
 router = APIRouter()
 STALLED = 10.0
 """Seconds after which a tick that is still under way is told of."""
-MOST_TRIGGERS = 1_000
-"""Of so many triggers there are figures of their own."""
+MOST_NAMED = 1_000
+"""Of so many triggers, and of so many joins, there are figures of their own."""
 STAGES = ("load", "route", "match", "answer", "state", "outbox", "settle", "spark", "seconds")
 
 
@@ -155,10 +155,10 @@ def figures(server: Server) -> str:
     triggers = sum(query.trigger is not None for query in catalog.queries.values())
     one("queries", "gauge", "Registered queries.", len(catalog.queries) - triggers)
     one("triggers", "gauge", "Triggers.", triggers)
-    counted = dict(itertools.islice(counts_of(last).items(), MOST_TRIGGERS))
-    for key, (name, kind, text) in TRIGGER_FIGURES.items():
-        told = {_of(each, "trigger"): counts[key] for each, counts in counted.items()}
-        metric(name, kind, text, told)
+    for figure, label, values in told_of(counts_of(last)):
+        first = itertools.islice(values.items(), MOST_NAMED)
+        told = {_of(name, label): value for name, value in first}
+        metric(figure.name, figure.kind, figure.text, told)
     one("suspended", "gauge", "Queries suspended for what they cost.", len(server.suspended))
     used = server.quotas.usage(clients(server))
     for what in COUNTED:

@@ -16,7 +16,7 @@ from anyio import CapacityLimiter
 from place.errors import PlaceError
 from place.plan.catalog import fold
 from place.plan.query import Query
-from place.runtime.durable.manifest import TRIGGER_COUNTS
+from place.runtime.durable.state_figures import TRIGGER_FIGURES
 from place.runtime.interface import durable
 from place.runtime.tables import TableLoader
 from place.server.access import Who
@@ -144,7 +144,7 @@ class Server:
         """What a trigger keeps, and what came of it, as of the last tick."""
         last = self.runtime.last
         counts = last.triggers.get(query.name) if last is not None else None
-        return dict(zip(TRIGGER_COUNTS, counts or [0] * len(TRIGGER_COUNTS), strict=True))
+        return dict(zip(TRIGGER_FIGURES, counts or [0] * len(TRIGGER_FIGURES), strict=True))
 
     async def subscribe(self, who: Who, query: Query, after: Id | None, registered: int) -> Joined:
         """Subscribe somebody to a query, if they may have one more subscription."""

@@ -55,6 +55,11 @@ class First(Stateless):
         self._by_item = np.zeros((8, 2), np.int64)
         self._by_row = np.zeros((8, 2), np.int64)
 
+    @property
+    def kept(self) -> int:
+        """How many rows are kept to choose from."""
+        return 0 if self._schemas is None else self._items.live
+
     def put(self, query: int, count: int) -> None:
         """Keep how many a query wants."""
         self._by_query = longer(self._by_query, query + 1)

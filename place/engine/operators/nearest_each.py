@@ -26,6 +26,9 @@ NO_NULLS = np.zeros(1, np.bool_)
 class Chooser(Protocol):
     """Chooses the first of ranked rows for each number."""
 
+    @property
+    def kept(self) -> int: ...
+
     def put_all(self, numbers: Longs, counts: Longs) -> None: ...
 
     def take(self, flow: Flow, span: Span) -> Flow: ...
@@ -50,6 +53,11 @@ class NearestEach(Stateless):
         self._free: Longs = np.empty(0, np.int64)
         self._used = 0
         self._wanted = np.zeros(8, np.int64)
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations are kept to choose from."""
+        return self._first.kept
 
     def put(self, query: int, count: int) -> None:
         """Keep how many a query wants."""

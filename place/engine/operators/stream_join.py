@@ -29,6 +29,7 @@ from place.engine.rank_combinations import ranks_of
 from place.engine.shared_conditions import SharedConditions, share_conditions
 from place.engine.tick import Tick
 from place.engine.vector import holds
+from place.engine.window_elements import WindowElements
 from place.kernels.arrays import Bools, Floats, Longs
 from place.kernels.cancel import uncancelled
 from place.kernels.version_links import times_within
@@ -81,7 +82,8 @@ class StreamJoin:
 
     def begin(self, query: int, content: pa.Table | None) -> None:
         """A query begins, with what the windows of its sources hold already."""
-        self._content.begin(query, content)
+        if self._content.begin(query, content):
+            self._shared = None  # readings that it brings are to be asked, too
         self._begun.append(query)
 
     def end(self, query: int) -> None:
@@ -102,6 +104,12 @@ class StreamJoin:
     def next_expiry(self) -> int:
         """The next instant at which a reading leaves a window."""
         return min(elements.next_expiry() for elements in self._elements)
+
+    @property
+    def readings(self) -> int:
+        """How many readings the windows hold; one that several sources share counts once."""
+        windows = [each for each in self._elements if isinstance(each, WindowElements)]
+        return sum(each.readings for each in dict.fromkeys(windows))
 
     def explained(self) -> tuple[str, ...]:
         """How the elements of each source were found last, and how many stand."""
@@ -162,6 +170,7 @@ class StreamJoin:
             self._queries.drop(self._ended)
             self._content.forget(self._ended)
         if self._begun:
+            self._content.watch(tick.until)
             self._queries.add(self._begun)
         if (self._begun or self._ended) and len(self._queries.active):
             self._prepare()

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from place.errors import ConfigurationError
+from place.runtime.durable.state_figures import FIGURES, Counts, Named, named
 from place.runtime.durable.storage import Damaged, Storage, TakenOver, part_of
 
 FORMAT = 4
@@ -26,9 +27,6 @@ EARLIER, EARLIEST = 3, 2
 """Formats before this one that can be read, too. In the one before, no segment was cut into slices;
 in the one before that, each tick had saved the states."""
 DIRECTORY = "manifest"
-TRIGGER_COUNTS = ("kept", "matches", "alerts", "pairs")
-"""What is counted of each trigger: readings that it keeps now, once for each variable that they may
-stand for; matches, alerts and comparisons of two readings since it began."""
 _BEGIN, _MIDDLE, _END = b'{"crc32":"', b'","manifest":', b"}"
 _HEAD = len(_BEGIN) + 8 + len(_MIDDLE)
 DELTAS, INPUTS = b"PLACE DELTAS\n", b"PLACE INPUTS\n"
@@ -84,10 +82,11 @@ class Manifest:
     last complete instants of the streams, `instants` those that sets of streams have reached
     together, `totals` the counts of each stream since the beginning, and `reasons` why a reading of
     it was set aside last. `triggers` are the counts of each trigger since it began, in the order of
-    `TRIGGER_COUNTS`; of very many triggers those of the first. The deltas of ticks before
-    `kept_from` are not kept. Where the storage is not the home directory, `epoch` is that of the
-    lease under which it was committed, and `statements` the last entry of the log of statements.
-    `archived` is the last tick that the repository has; None if no stream is archived.
+    `TRIGGER_FIGURES`; of very many triggers those of the first. `joins` are those of each join, in
+    the order of `JOIN_FIGURES`. The deltas of ticks before `kept_from` are not kept. Where the
+    storage is not the home directory, `epoch` is that of the lease under which it was committed,
+    and `statements` the last entry of the log of statements. `archived` is the last tick that the
+    repository has; None if no stream is archived.
     """
 
     tick: int
@@ -104,7 +103,8 @@ class Manifest:
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     instants: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    triggers: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    triggers: Counts = field(default_factory=dict)
+    joins: Counts = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     written: float = 0.0
@@ -157,23 +157,12 @@ def reasons_since(
     }
 
 
-def triggers_since(
-    before: Manifest | None, found: Iterable[Mapping[str, Sequence[int]]]
-) -> dict[str, list[int]]:
-    """The counts of triggers as cells tell them for one tick, added to those before it."""
-    known = before.triggers if before is not None else {}
-    counted: dict[str, list[int]] = {}
-    for counts in found:
-        for name, (kept, *came) in counts.items():
-            past = known.get(name, [0] * (1 + len(came)))[1:]
-            counted[name] = [kept, *(a + b for a, b in zip(past, came, strict=True))]
-    return counted
-
-
-def counts_of(manifest: Manifest | None) -> dict[str, dict[str, int]]:
-    """The counts of triggers by their names."""
-    found = manifest.triggers if manifest is not None else {}
-    return {name: dict(zip(TRIGGER_COUNTS, counts, strict=True)) for name, counts in found.items()}
+def counts_of(manifest: Manifest | None) -> dict[str, Named]:
+    """What is counted of triggers and of joins, as `FIGURES` calls them."""
+    known: dict[str, Counts] = {}
+    if manifest is not None:
+        known = {"trigger": manifest.triggers, "join": manifest.joins}
+    return {label: named(figures, known.get(label, {})) for label, figures in FIGURES.items()}
 
 
 def token_of(tick: int, attempt: str) -> str:

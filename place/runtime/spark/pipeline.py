@@ -39,6 +39,7 @@ from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Enclosed, Manifest, Mark, Posted
 from place.runtime.durable.pack import load_pack
 from place.runtime.durable.saving import usual_pace
+from place.runtime.durable.state_figures import JOIN_FIGURES, TRIGGER_FIGURES, counts_since
 from place.runtime.durable.storage import Storage, StorageFault, TakenOver
 from place.runtime.durable.takeover import fence
 from place.runtime.spark.catalogs import Catalogs, sweep_tables
@@ -423,7 +424,12 @@ class Pipeline:
             clocks=first.clocks,
             instants=first.instants,
             totals={**totals, "": told},
-            triggers=manifests.triggers_since(previous, (result.triggers for result in results)),
+            triggers=counts_since(
+                TRIGGER_FIGURES,
+                previous.triggers if previous is not None else {},
+                (result.triggers for result in results),
+            ),
+            joins=counts_since(JOIN_FIGURES, {}, (result.joins for result in results)),
             reasons=manifests.reasons_since(previous, last_reasons(results), totals),
             epoch=self.storage.epoch,
             statements=self.statements(),

@@ -11,6 +11,7 @@ from place.model.types import Row
 from place.plan.explain import Observed
 from place.plan.query import Query
 from place.runtime.durable.manifest import Posted, Saved, token_of
+from place.runtime.durable.state_figures import Counts
 from place.runtime.spark.inputs import TickInput
 from place.runtime.spark.tick_log import LoggedTick
 
@@ -203,7 +204,8 @@ class CellResult:
     """How many of the objects are on the disk."""
     clocks: dict[str, int | None] = field(default_factory=dict)
     instants: dict[str, int] = field(default_factory=dict)
-    triggers: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    triggers: Counts = field(default_factory=dict)
+    joins: Counts = field(default_factory=dict)
     rows: int = 0
     read: int = 0
     """The bytes of readings that it has read."""

@@ -26,6 +26,7 @@ from place.engine.checkpoint import (
     save_worker,
 )
 from place.engine.exchange import Moved, Wants
+from place.engine.join_counts import join_counts
 from place.engine.matrix import Place
 from place.engine.partial_answers import Found, PartialAnswer
 from place.engine.slices import Keys
@@ -438,7 +439,8 @@ def _tell(worker: Worker, result: CellResult) -> None:
         result.late = dict.fromkeys(result.late, 0)
     result.stored = {name: worker.stored(name, is_exact=False) for name in worker.readings}
     result.objects = {name: worker.objects(name) + result.stored[name] for name in worker.readings}
-    result.clocks, result.triggers = worker.clocks.times(), worker.trigger_counts()
+    result.clocks = worker.clocks.times()
+    result.triggers, result.joins = worker.trigger_counts(), join_counts(worker)
     result.instants = {
         ",".join(sorted(streams)): line.instant for streams, line in worker.timelines.items()
     }
