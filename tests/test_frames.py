@@ -14,7 +14,7 @@ from place.model.schema import Stream
 from place.runtime.durable.positions import Positions
 from place.server.frames import HEADER, MOST_CLASSES, OTHER, REST, Classes, Layer, Slots
 from place.server.live import roads_of
-from place.server.queries import key_places
+from place.server.query_info import key_places
 from tests.harness.examples import examples
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from place.plan.constraint_graph import constraint_graph
 from place.runtime.interface import tick_of
-from place.server.alerts import MOST_ALERTS, Alerts, spots_of
+from place.server.alerts import MOST_ALERTS, Alerts
 from place.server.encode import Message
+from place.server.query_info import spots_of
 from place.session import Session, connect
 from tests.harness.browser import Page, browsing, needs_browser
 from tests.harness.server import Running, bearer, wait_for

@@ -312,18 +312,29 @@ def test_queries_are_described(served: Running) -> None:
     served.sql("REGISTER QUERY nearest AS SELECT id FROM Cars kNN (2, 1, 1)")
     around = served.http.get("/queries/AROUND").json()
     assert (around["kind"], around["moving"], around["region"]) == ("range", True, None)
-    assert around["focal"] == {"stream": "Cars", "key": 3, "extents": [4.0, 2.0], "k": None}
+    assert around["focal"] == {"stream": "Cars", "key": 3, "extents": [4.0, 2.0]}
+    assert around["nearest"] is None
     # Sizes follow the deltas, which are given out after the statement was answered.
     wanted = len(served.answer("nearest"))
     wait_for(lambda: served.http.get("/queries/nearest").json()["size"] == wanted)
     nearest = served.http.get("/queries/nearest").json()
     assert (nearest["kind"], nearest["moving"]) == ("knn", False)
-    assert nearest["region"] == {"type": "Nearest", "coordinates": [1.0, 1.0], "k": 2}
+    assert nearest["region"] is None
+    alone = {"k": 2, "reverse": False, "total": None, "places": [[1.0, 1.0]]}
+    assert nearest["nearest"] == alone
+    led = {"stream": "Cars", "key": 3}
+    served.sql("REGISTER QUERY both AS SELECT id FROM Cars kNN (2, MAX OF (FOCAL 3, POINT (1, 1)))")
+    both = served.http.get("/queries/both").json()
+    assert both["moving"]
+    assert both["nearest"] == alone | {"total": "MAX", "places": [led, [1.0, 1.0]]}
+    served.sql("REGISTER QUERY back AS SELECT id FROM Cars RNN ('M', 2, 3)")
+    back = served.http.get("/queries/back").json()
+    assert back["nearest"] == alone | {"reverse": True, "places": [led]}
     near = served.http.get("/queries/near").json()
     assert near["region"] == {"type": "Rectangle", "coordinates": [0.0, 0.0, 5.0, 5.0]}
     assert near["columns"] == ["id", "kind"]
     wait_for(lambda: served.http.get("/queries/near").json()["size"] == len(served.answer("near")))
-    served.sql("DROP QUERY around; DROP QUERY nearest")
+    served.sql("DROP QUERY around; DROP QUERY nearest; DROP QUERY both; DROP QUERY back")
     assert served.http.get("/queries/around").status_code == 404
 
 

@@ -143,13 +143,22 @@ def test_spark_reads_the_files_of_the_table(served: Running) -> None:
 
 @needs_browser
 def test_the_slider_shows_the_map_as_it_was(served: Running) -> None:
+    served.sql(LATER)
+    gone = {"op": "disappear", "id": 7, "ts": moment(41)}
+    served.push("Cars", [gone], time=moment(41))
+    wait_for(lambda: (served.http.get("/past").json()[0]["end"] or "") >= "2026-01-01T14:00:41")
     with browsing() as browser:
         context = browser.new_context(viewport={"width": 1180, "height": 760})
         page = Page(context.new_page(), served.url)
         page.open("operator")
         page.until("!document.querySelector('#past').hidden")
-        page.until("place.live.queries.has('near')")
+        page.until("['near', 'far', 'led', 'middle'].every((name) => place.live.queries.has(name))")
         assert page.page.is_hidden("#as-of")
+        # Now there is one object, nobody leads the queries, and no alert has come.
+        page.until(f"{FIGURE} === '1' && {ALERTS} === ''")
+        page.until(f"{SIZES} === 'Cars 7 is gone,0,0'")
+        assert page.page.is_visible("#charts")
+        assert page.evaluate(LED) == page.evaluate(CENTRES).removesuffix("40,40") == ""
         page.page.click("[data-query=near] button")
         page.page.select_option("#label-column", "x")
         page.until("document.querySelector('.answer .state').textContent.includes('now')")
@@ -164,7 +173,18 @@ def test_the_slider_shows_the_map_as_it_was(served: Running) -> None:
         assert page.page.text_content("[data-query=near] .size") == "1"
         assert page.page.text_content("#as-of-time") == moment(15)
         page.until(f"{LABELS} === '2,20'")
+        # So are the figures, the sizes of what is only listed, who leads queries, and alerts.
+        page.until(f"{FIGURE} === '2' && {SIZES} === ',1,0'")
+        assert page.page.is_hidden("#charts")
+        assert page.page.is_hidden("#figure-lag")
+        page.until(f"{LED} === '2,1' && {CENTRES} === '2,1;40,40'")
+        assert page.page.text_content("#alert-empty") == "None in the ten minutes before."
+        slide(page, 25)
+        first = "a.id 7  ·  a.x 2.5  ·  a.ts 14:00:20"
+        page.until(f"{ALERTS} === '{first}' && {SIZES} === ',1,1'")
         slide(page, 35)
+        second = "a.id 7  ·  a.x 50  ·  a.ts 14:00:30"
+        page.until(f"{ALERTS} === '{second};{first}' && {SIZES} === ',1,2'")
         page.until(f"{LISTED} === '' && {LABELS} === '20,50'")
         state = page.page.text_content(".answer .state")
         assert state == f"Nothing was in the answer as of {moment(35)}."
@@ -187,16 +207,37 @@ def test_the_slider_shows_the_map_as_it_was(served: Running) -> None:
         assert page.evaluate("place.past.isPlaying") is False
         page.page.select_option("#past-speed", "60")
         page.page.click("#past-play")
-        page.until(f"!place.past.isPlaying && {PLACES} === '20,50;50,1'")
+        page.until(f"!place.past.isPlaying && {PLACES} === '20,50'")
+        page.until(f"{SIZES} === 'Cars 7 is not there,0,2'")
         page.page.click("#past-live")
         page.until("!place.live.past && [...place.live.tracks.values()].some(t => t.tick > 0)")
         assert page.page.is_disabled("#past-live")
         page.until("document.querySelector('.answer .state').textContent.includes('now')")
         assert page.page.is_hidden("#as-of")
+        page.until(f"{FIGURE} === '1' && {ALERTS} === '' && {SIZES} === 'Cars 7 is gone,0,0'")
+        assert page.page.is_visible("#charts")
         assert page.wrong == []
         context.close()
 
 
+LATER = """
+CREATE TABLE Guards (id BIGINT, focal BIGINT, r DOUBLE) AS VALUES (1, 7, 5);
+REGISTER QUERY led AS SELECT G.id, C.id FROM Guards G, Cars C WHERE C INSIDE G;
+REGISTER QUERY middle AS SELECT id FROM Cars kNN (1, SUM OF (FOCAL 7, POINT (40, 40)));
+CREATE TRIGGER far FOR Cars AS a WHEN a.x > 2.2 AND a.type = 'cab' ALERT a.id, a.x, a.ts
+"""
+"""What is asked after all that the test looks back at; car 7 has gone by then."""
+FIGURE = "document.querySelector('#figure-objects').textContent"
+ALERTS = "[...document.querySelectorAll('#alert-list li span')].map((i) => i.textContent).join(';')"
+SIZES = """['middle .trouble', 'middle .size', 'far .size']
+  .map((part) => document.querySelector(`#query-list [data-query=${part.replace(" ", "] ")}`)
+    .textContent).join()"""
+"""Whether an object that leads a query is gone, and how many rows and alerts there are."""
+AROUND = """.map((each) => place.scene.placeOf([...(each.path ?? each)].slice(2))
+  .map(Math.round).join()).join(';')"""
+LED = f"place.scene.tableRegions(place.live.queries.get('led'), {{}}){AROUND}"
+CENTRES = f"place.scene.centrePaths(place.live.queries.get('middle')){AROUND}"
+"""What the regions of a table that move, and the nearest of a group, are drawn around."""
 PLACES = """(() => {
   const track = [...place.live.tracks.values()].find((each) => each.count);
   return track ? [...track.slots].map((slot) => place.scene.placeOf(track.path(slot).subarray(2))

@@ -1,8 +1,8 @@
 """Alerts on the map: the readings that an alert joins, and where they are.
 
-A row of a trigger has the columns of ALERT and nothing else. Those of them that are the key, x or y
-of a variable's reading say where it is: at x and y as they were in the match, or where the object
-of that key is now. Of what is neither, only the row is told.
+The columns of ALERT that are the key, x or y of a variable's reading say where it is: at x and y as
+they were in the match, or where the object of that key is now. Of what is neither, only the row is
+told.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from place.model.schema import Stream
 from place.model.types import Type, Value
-from place.plan.expression import Column
-from place.plan.infer import trigger_of
 from place.plan.query import Query
 from place.server.encode import Message, iso, parse_id
 from place.server.frames import Slotted
 from place.server.live import LiveMap
+from place.server.query_info import Spot
 
 MOST_ALERTS = 100
 """Alerts that wait for one viewer, or whose objects it sees: of more, the newest."""
@@ -33,43 +31,6 @@ SHOWN = 30.0
 """Seconds for which a client sees the objects of an alert."""
 LARGEST_SAFE = 2**53
 """JavaScript counts so far; a larger number is sent as a text."""
-
-
-@dataclass(frozen=True)
-class Spot:
-    """Where in a row the place of a variable's reading stands."""
-
-    name: str
-    stream: Stream
-    key: int | None
-    x: int | None
-    y: int | None
-
-    @property
-    def has_place(self) -> bool:
-        return self.x is not None and self.y is not None
-
-
-def spots_of(query: Query) -> list[Spot]:
-    """The variables of a trigger whose places can be told from its rows."""
-    found = []
-    for number in range(trigger_of(query).variables):
-        source = query.sources[number]
-        stream = source.relation
-        assert isinstance(stream, Stream)
-        columns = {
-            output.expression.index: place
-            for place, output in reversed(list(enumerate(query.outputs)))
-            if isinstance(output.expression, Column) and output.expression.source == number
-        }
-
-        def place_of(column: int | None, columns: dict[int, int] = columns) -> int | None:
-            return None if column is None else columns.get(column)
-
-        spot = Spot(source.alias, stream, *map(place_of, (stream.key, stream.x, stream.y)))
-        if spot.has_place or (spot.key is not None and stream.x is not None):
-            found.append(spot)
-    return found
 
 
 def shown(value: Value, kind: Type) -> Value:

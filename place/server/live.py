@@ -28,7 +28,7 @@ from place.server import land
 from place.server.access import Who
 from place.server.errors import not_found
 from place.server.frames import Layer
-from place.server.queries import key_name, shape_of
+from place.server.query_info import key_name, shape_of
 from place.server.state import Server
 from place.sim.recipe import Recipe
 
@@ -43,13 +43,17 @@ BASEMAP = "/map/basemap.pmtiles"
 MOST_REGIONS = 5_000
 """Regions of one query table that are shown."""
 
+Led = tuple[int | None, int | None]
+"""A focal object: the number of its layer, None if its stream is not on the map, and its slot, None
+while it is gone."""
+
 
 class LiveMap:
     """The layers of the map, kept up to date while somebody looks. Lives in the event loop."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.focals: dict[str, tuple[int, int | None]] = {}
+        self.focals: dict[str, list[Led]] = {}
         self._layers: dict[str, Layer] = {}
         self._count = 0
         self._viewers: set[asyncio.Event] = set()
@@ -128,19 +132,21 @@ class LiveMap:
             with contextlib.suppress(PlaceError, KeyError):
                 layer.take(self.server.runtime.positions(layer.stream.name), time.monotonic())
 
-    def _find_focals(self, catalog: Catalog) -> dict[str, tuple[int, int | None]]:
-        """The slots of the objects that lead moving queries."""
-        by_stream: dict[str, list[tuple[str, Value]]] = {}
+    def _find_focals(self, catalog: Catalog) -> dict[str, list[Led]]:
+        """The slots of the objects that lead moving queries, in the order of these."""
+        found: dict[str, list[Led]] = {}
+        by_stream: dict[str, list[tuple[str, int, Value]]] = {}
         for query in catalog.queries.values():
-            for focal in query.focals[:1]:
-                by_stream.setdefault(focal.stream, []).append((query.name, focal.key))
-        found: dict[str, tuple[int, int | None]] = {}
-        for stream, pairs in by_stream.items():
+            if query.focals:
+                found[query.name] = [(None, None)] * len(query.focals)
+            for place, focal in enumerate(query.focals):
+                by_stream.setdefault(focal.stream, []).append((query.name, place, focal.key))
+        for stream, led in by_stream.items():
             layer = self.layer(stream)
             if layer is not None:
-                slots = layer.slots.locate([key for _, key in pairs])
-                for (name, _), slot in zip(pairs, slots, strict=True):
-                    found[name] = layer.index, slot
+                slots = layer.slots.locate([key for *_, key in led])
+                for (name, place, _), slot in zip(led, slots, strict=True):
+                    found[name][place] = layer.index, slot
         return found
 
     # What viewers are sent
@@ -194,9 +200,9 @@ class LiveMap:
                 slots = layer.slots.locate([key for key, *_ in values])
                 found["stream"] = layer.index
                 found["moving"] = [
-                    [slot, *extents]
-                    for slot, (_, *extents) in zip(slots, values, strict=True)
-                    if slot is not None and None not in extents
+                    [slot, key, *extents]
+                    for slot, (key, *extents) in zip(slots, values, strict=True)
+                    if key is not None and None not in extents
                 ]
             return found
         for some in values:

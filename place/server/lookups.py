@@ -14,7 +14,7 @@ from place.model.schema import find_column
 from place.plan.catalog import fold
 from place.server.alerts import shown
 from place.server.frames import Layer, Slotted
-from place.server.queries import key_name
+from place.server.query_info import key_name
 
 MOST_FOUND = 20
 """Objects that a search tells of."""

@@ -26,12 +26,12 @@ from place.plan.catalog import fold
 from place.plan.query import Query
 from place.server import land, lookups
 from place.server.access import Reader, Who, admit, spoken
-from place.server.alerts import Alerts, spots_of
+from place.server.alerts import Alerts
 from place.server.encode import Message
 from place.server.errors import Refused
 from place.server.frames import Slotted
-from place.server.live import BASEMAP, LiveMap, sees_all
-from place.server.queries import describe, key_places, kind_of
+from place.server.live import BASEMAP, Led, LiveMap, sees_all
+from place.server.query_info import describe, key_places, kind_of, spots_of
 from place.server.state import Server
 from place.server.subscriber import Subscriber
 
@@ -100,7 +100,7 @@ class Viewer:
         self._classes: dict[int, int] = {}
         self._answers: dict[str, dict[int, Slotted]] = {}
         self._sizes: dict[str, int] = {}
-        self._focals: dict[str, tuple[int, int | None]] = {}
+        self._focals: dict[str, list[Led]] = {}
         self._regions: dict[str, dict[str, Any]] = {}
         self._layers: list[int] | None = None
         self._alerts = Alerts(live)
@@ -269,9 +269,9 @@ class Viewer:
             for index, slots in found.items():
                 parts.setdefault(index, []).append(slots)
         for name in self._queries:
-            index, slot = self._live.focals.get(name, (0, None))
-            if slot is not None:
-                parts.setdefault(index, []).append(np.array([slot], np.uint32))
+            for layer, slot in self._live.focals.get(name, []):
+                if layer is not None and slot is not None:
+                    parts.setdefault(layer, []).append(np.array([slot], np.uint32))
         return {index: np.unique(np.concatenate(some)) for index, some in parts.items()}
 
     async def _tell_answers(self) -> None:

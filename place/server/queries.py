@@ -13,20 +13,15 @@ from pydantic import BaseModel
 from place.model import deadline
 from place.model.delta import ordered
 from place.model.schema import Stream
-from place.model.shape import Circle, Polygon, Shape
 from place.plan.catalog import fold
 from place.plan.constraint_graph import ConstraintGraph, constraint_graph
-from place.plan.expression import Column
-from place.plan.query import Around, Focal, Query
-from place.server.access import Asker, Reader, Who, server_of
+from place.server.access import Asker, Reader, server_of
 from place.server.callers import patient
 from place.server.encode import id_after
 from place.server.errors import not_found, too_large
 from place.server.formats import Format, Rowset, check_position, written
-from place.server.state import Server
+from place.server.query_info import QueryInfo, describe, describe_suspended, described, key_name
 from place.server.statements import execute, resume
-from place.server.store import Suspended
-from place.statements import masked
 
 router = APIRouter()
 
@@ -49,54 +44,6 @@ class Executed(BaseModel):
     deltas: int
     line: str | None
     """The column of the key, if the rows are trajectories: of each object in the order of times."""
-
-
-class FocalObject(BaseModel):
-    """The object that leads a query, and what is around it: a radius, two sides, or k."""
-
-    stream: str
-    key: int | float | str | bool
-    extents: list[float] = []
-    k: int | None = None
-
-
-class KeyColumn(BaseModel):
-    """A column of a query's rows that holds the keys of a stream's objects."""
-
-    stream: str
-    column: int
-
-
-class QueryInfo(BaseModel):
-    """A registered query, with what there is to draw of it."""
-
-    name: str
-    sql: str
-    kind: str
-    moving: bool
-    arrivals: bool
-    """Whether deltas only tell rows that come, as those of a trigger do."""
-    streams: list[str]
-    columns: list[str]
-    types: list[str]
-    keys: list[KeyColumn]
-    identity: list[int] | None
-    """The columns by which a row is the same one as before when the others change: the keys, or
-    what rows are grouped by. None if all of them are needed."""
-    region: dict[str, Any] | None
-    region_name: str | None
-    """The name of the region that INSIDE was written with."""
-    focal: FocalObject | None
-    owner: str
-    size: int | None
-    alerts: int | None
-    """How many alerts a trigger has told since it began; None of a query."""
-    kept: int | None
-    """How many readings a trigger keeps, once for each variable that they may stand for."""
-    state: str
-    """`running`, or `suspended` for what it cost."""
-    reason: str | None
-    """Why it is suspended."""
 
 
 class StreamInfo(BaseModel):
@@ -239,152 +186,6 @@ async def list_streams(request: Request, who: Reader) -> list[StreamInfo]:
             counts = runtime.statistics(stream.name) if grant.condition is None else {}
             found.append(_stream(stream, counts, None))
     return found
-
-
-def describe(server: Server, query: Query) -> dict[str, Any]:
-    """A query as others see it: the values of a QueryInfo."""
-    texts = server.session.catalog.texts.get("query")
-    text = texts.get(fold(query.name), "") if texts is not None else ""
-    counts = server.trigger_counts(query) if query.trigger is not None else {}
-    info = QueryInfo(
-        name=query.name,
-        sql=masked(text),
-        kind=kind_of(query),
-        moving=bool(query.focals) or (query.query_table is not None and _leads(query)),
-        arrivals=query.only_adds,
-        streams=sorted(query.streams),
-        columns=list(query.names),
-        types=[kind.value for kind in query.types],
-        keys=[KeyColumn(stream=name, column=at) for name, at in key_places(query)],
-        identity=identity_of(query),
-        region=_region(query),
-        region_name=query.region,
-        focal=_focal(query),
-        owner=server.owned(query.name).owner,
-        size=server.hub.size(query.name),
-        alerts=counts.get("alerts"),
-        kept=counts.get("kept"),
-        state="running",
-        reason=None,
-    )
-    return info.model_dump()
-
-
-def describe_suspended(query: Suspended) -> dict[str, Any]:
-    """The same of a query that is suspended: what there was to draw of it is not known."""
-    info = QueryInfo(
-        name=query.name,
-        sql=masked(query.statement),
-        kind="suspended",
-        moving=False,
-        arrivals=False,
-        streams=[],
-        columns=[],
-        types=[],
-        keys=[],
-        identity=None,
-        region=None,
-        region_name=None,
-        focal=None,
-        owner=query.owner,
-        size=None,
-        alerts=None,
-        kept=None,
-        state="suspended",
-        reason=query.reason,
-    )
-    return info.model_dump()
-
-
-def described(server: Server, who: Who) -> list[dict[str, Any]]:
-    """All queries that somebody may see, those last that are suspended."""
-    running = [describe(server, query) for query in server.visible(who)]
-    mine = [server.find_suspended(who, name) for name in list(server.suspended)]
-    return running + [describe_suspended(each) for each in mine if each is not None]
-
-
-def kind_of(query: Query) -> str:
-    """What kind of question it is: `knn`, `table` (of queries), `range`, `filter`, or `trigger`."""
-    if query.trigger is not None:
-        return "trigger"
-    if query.nearest is not None:
-        return "knn"
-    if query.query_table is not None:
-        return "table"
-    return "range" if query.inside is not None else "filter"
-
-
-def key_places(query: Query) -> list[tuple[str, int]]:
-    """The streams whose keys stand in the rows of a query, and where."""
-    if query.groups is not None:
-        return []
-    found: dict[str, int] = {}
-    for place, output in enumerate(query.outputs):
-        column = output.expression
-        if isinstance(column, Column):
-            relation = query.sources[column.source].relation
-            if isinstance(relation, Stream) and column.index == relation.key:
-                found.setdefault(relation.name, place)
-    return list(found.items())
-
-
-def identity_of(query: Query) -> list[int] | None:
-    """The columns that say which row is which; none at all where there is only one row."""
-    if query.only_adds:
-        return None
-    if query.groups is None:
-        return [place for _, place in key_places(query)] or None
-    places: dict[int, int] = {}
-    for place, output in enumerate(query.outputs):
-        column = output.expression
-        if isinstance(column, Column) and column.index < len(query.groups):
-            places.setdefault(column.index, place)
-    return list(places.values()) if len(places) == len(query.groups) else None
-
-
-def _leads(query: Query) -> bool:
-    return query.query_table is not None and query.query_table.focal_stream is not None
-
-
-def _region(query: Query) -> dict[str, Any] | None:
-    """Where the query looks, if that does not move."""
-    if query.inside is not None and not isinstance(query.inside, Around):
-        return shape_of(query.inside)
-    if query.nearest is not None and query.nearest.point is not None:
-        return {
-            "type": "Nearest",
-            "coordinates": list(query.nearest.point),
-            "k": query.nearest.k,
-        }
-    return None
-
-
-def shape_of(shape: Shape) -> dict[str, Any]:
-    """A shape in the manner of GeoJSON, which has no circles and no boxes of its own."""
-    if isinstance(shape, Circle):
-        return {"type": "Circle", "coordinates": [shape.x, shape.y], "radius": shape.r}
-    if isinstance(shape, Polygon):
-        rings = [[list(point) for point in (*ring, ring[0])] for ring in shape.rings]
-        return {"type": "Polygon", "coordinates": rings}
-    return {"type": "Rectangle", "coordinates": [shape.x1, shape.y1, shape.x2, shape.y2]}
-
-
-def _focal(query: Query) -> FocalObject | None:
-    if isinstance(query.inside, Around):
-        focal, extents = query.inside.focal, list(query.inside.extents)
-        return _led_by(focal, extents, query.nearest.k if query.nearest else None)
-    if query.nearest is not None and query.nearest.focal is not None:
-        return _led_by(query.nearest.focal, [], query.nearest.k)
-    return None
-
-
-def _led_by(focal: Focal, extents: list[float], k: int | None) -> FocalObject:
-    return FocalObject(stream=focal.stream, key=focal.key, extents=extents, k=k)
-
-
-def key_name(stream: Stream) -> str | None:
-    """The name of the key column, if there are objects."""
-    return None if stream.key is None else stream.columns[stream.key].name
 
 
 def _stream(stream: Stream, counts: Mapping[str, int], reason: str | None) -> StreamInfo:

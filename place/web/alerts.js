@@ -1,12 +1,13 @@
 // Alerts of triggers: each flashes on the map, where lines join its readings for a while, and stays
-// in a list, from which a click leads there again.
+// in a list, from which a click leads there again. Where the map shows the past, the list is that of
+// then; what comes meanwhile is listed when one comes back.
 
 import { ALERT } from "./colours.js";
 import { byId, make, showValue } from "./dom.js";
 import { MoversLayer } from "./movers.js";
 
 const MOST_KEPT = 100;
-const KEPT = 10 * 60 * 1000;
+export const KEPT = 10 * 60 * 1000;
 const MOST_DRAWN = 30;
 const SHOWN = 12000;
 const FADING = 3000;
@@ -26,6 +27,7 @@ export class Alerts {
   constructor(live, scene) {
     Object.assign(this, { live, scene });
     this.kept = [];
+    this.then = null; // the alerts of the past that is shown
     this.told = 0;
     this.layer = new MoversLayer(live, "alerts");
     scene.map.addLayer(this.layer);
@@ -37,14 +39,35 @@ export class Alerts {
 
   take({ alerts, left_out: leftOut }) {
     const now = performance.now();
+    const isHeld = this.live.isPaused || this.live.past;
     for (const alert of alerts) {
-      this.kept.unshift({ ...alert, at: now, shownAt: this.live.isPaused ? null : now });
+      this.kept.unshift({ ...alert, at: now, shownAt: isHeld ? null : now });
     }
     this.kept.length = Math.min(this.kept.length, MOST_KEPT);
     this.told += alerts.length + leftOut;
+    if (this.live.past) return;
     this.show(alerts.length);
     this.announce(alerts.at(-1));
     this.draw();
+  }
+
+  // Show the alerts of then, the newest first, or again those of now. One that is new in the list
+  // flashes if it came at the end of its time: within what was played since, or as long as a live
+  // one is drawn.
+  showThen(found, { time, since, isWhole } = {}) {
+    const before = new Set(this.then);
+    this.then = found && found.slice(0, MOST_KEPT);
+    this.isWhole = isWhole ?? true;
+    const fresh = (this.then ?? []).filter((alert) => !before.has(alert));
+    const from = Math.min(since ?? time, time - SHOWN);
+    for (const alert of fresh) alert.shownAt = alert.at > from ? performance.now() : null;
+    this.total = found?.length;
+    this.show();
+    this.draw();
+  }
+
+  get listed() {
+    return this.then ?? this.kept;
   }
 
   // Whoever does not see the list is told of the last one, and not of each of many.
@@ -62,24 +85,28 @@ export class Alerts {
       && this.live.queries.has(alert.trigger));
     if (kept.length === this.kept.length) return;
     this.kept = kept;
-    this.show();
+    if (!this.then) this.show();
   }
 
   // The list
 
   show(fresh = 0) {
     const hasTriggers = [...this.live.queries.values()].some(({ kind }) => kind === "trigger");
-    byId("alerts").hidden = !hasTriggers && !this.kept.length;
-    byId("alert-count").textContent = this.told ? this.told.toLocaleString("en") : "";
-    byId("alert-empty").hidden = this.kept.length > 0;
-    const items = this.kept.map((alert) => (alert.item ??= this.item(alert)));
+    byId("alerts").hidden = !hasTriggers && !this.listed.length;
+    const count = this.then ? this.total : this.told;
+    byId("alert-count").textContent = count ? count.toLocaleString("en") : "";
+    byId("alert-empty").hidden = this.listed.length > 0;
+    byId("alert-empty").textContent = !this.then ? "None since this page is open."
+      : this.isWhole ? "None in the ten minutes before." : "Asking for those of then…";
+    const items = this.listed.map((alert) => (alert.item ??= this.item(alert)));
     for (const [i, item] of items.entries()) item.classList.toggle("entering", i < fresh);
     byId("alert-list").replaceChildren(...items);
   }
 
   item(alert) {
-    const columns = this.live.queries.get(alert.trigger)?.columns ?? [];
-    const values = alert.row.map((value, i) => `${columns[i] ?? ""} ${shortValue(value)}`.trim());
+    const { columns = [], types = [] } = this.live.queries.get(alert.trigger) ?? {};
+    const values = alert.row.map((value, i) =>
+      `${columns[i] ?? ""} ${shortValue(value, types[i])}`.trim());
     const hasPlace = alert.places.length > 0;
     return make("li", { "data-alert": alert.id, "data-trigger": alert.trigger },
       make("button", { type: "button", disabled: !hasPlace, colour: ALERT,
@@ -108,7 +135,7 @@ export class Alerts {
   }
 
   goToLast(trigger) {
-    const last = this.kept.find((alert) => alert.trigger === trigger && alert.places.length);
+    const last = this.listed.find((alert) => alert.trigger === trigger && alert.places.length);
     if (last) this.goTo(last);
   }
 
@@ -124,7 +151,7 @@ export class Alerts {
     return world.fromMercator(x + world.origin[0], y + world.origin[1]);
   }
 
-  // Where its readings are: as the alert tells it, or where their objects are now.
+  // Where its readings are: as the alert tells it, or where their objects are on the map.
   paths(alert) {
     const { live } = this;
     const found = [];
@@ -141,7 +168,7 @@ export class Alerts {
 
   drawn(now) {
     const { world } = this.live;
-    return this.kept.filter((alert) => alert.shownAt !== null && now - alert.shownAt < SHOWN
+    return this.listed.filter((alert) => alert.shownAt !== null && now - alert.shownAt < SHOWN
       && alert.space === world?.space).slice(0, MOST_DRAWN);
   }
 
@@ -216,9 +243,9 @@ function pairsOf(paths) {
 }
 
 // Times of the same day as a clock shows them.
-function shortValue(value) {
-  const isTime = typeof value === "string" && /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d/.test(value);
-  if (isTime) return value.slice(11).replace(/Z$/, "");
+function shortValue(value, type) {
   const isFraction = typeof value === "number" && !Number.isInteger(value);
-  return showValue(isFraction ? Number(value.toPrecision(5)) : value);
+  const text = showValue(isFraction ? Number(value.toPrecision(5)) : value, type);
+  const isTime = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d/.test(text);
+  return isTime ? text.slice(11).replace(/Z$/, "") : text;
 }

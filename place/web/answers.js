@@ -14,11 +14,11 @@ const GONE = 4410;
 const compare = new Intl.Collator("en", { numeric: true }).compare;
 
 export class AnswerList {
-  // `onRow(stream, key)` is called with the object of a row that is chosen, `focalOf()` says
-  // whether the object that leads the query is there, and `thenOf()` which past is shown.
-  constructor(query, { onRow, onLost, onSize = () => {}, focalIsGone = () => false,
+  // `onRow(stream, key)` is called with the object of a row that is chosen, `goneLeader()`
+  // gives an object that leads the query and is gone, and `thenOf()` the past that is shown.
+  constructor(query, { onRow, onLost, onSize = () => {}, goneLeader = () => null,
     thenOf = () => null }) {
-    Object.assign(this, { query, onRow, onLost, onSize, focalIsGone, thenOf });
+    Object.assign(this, { query, onRow, onLost, onSize, goneLeader, thenOf });
     this.isTrigger = query.kind === "trigger";
     this.rows = new Map();
     this.after = null;
@@ -159,7 +159,7 @@ export class AnswerList {
   }
 
   show() {
-    const then = this.isTrigger ? null : this.thenOf();
+    const then = this.thenOf();
     if (then || this.isThen) {
       this.body.replaceChildren(); // rows of another time: each is made anew
       for (const held of this.rows.values()) held.item = null;
@@ -176,8 +176,9 @@ export class AnswerList {
     this.showRows(held, rows?.length ?? null);
     const what = rows === undefined ? "Asking for the answer"
       : !rows ? "The past of what it reads is not known"
-        : rows.length > MOST_SHOWN ? `The first ${MOST_SHOWN} of ${rows.length}`
-          : rows.length ? "The answer" : "Nothing was in the answer";
+        : this.isTrigger ? `${rows.length ? "Alerts" : "No alert"} of the ten minutes before,`
+          : rows.length > MOST_SHOWN ? `The first ${MOST_SHOWN} of ${rows.length}`
+            : rows.length ? "The answer" : "Nothing was in the answer";
     this.say(`${what} as of ${text}.`);
   }
 
@@ -207,13 +208,12 @@ export class AnswerList {
   }
 
   say(text) {
-    const { focal } = this.query;
-    const isGone = Boolean(focal) && this.focalIsGone();
+    const gone = this.goneLeader();
     const then = this.isThen && this.thenOf();
-    const gone = then ? `${focal?.stream} ${focal?.key} is not there as of ${then.text}.`
-      : `${focal?.stream} ${focal?.key} is gone: this goes on when it comes back.`;
-    const said = isGone ? gone : text;
-    this.element.classList.toggle("gone", isGone);
+    const said = !gone ? text
+      : then ? `${gone.stream} ${gone.key} is not there as of ${then.text}.`
+        : `${gone.stream} ${gone.key} is gone: this goes on when it comes back.`;
+    this.element.classList.toggle("gone", Boolean(gone));
     if (this.state.textContent !== said) this.state.textContent = said;
   }
 

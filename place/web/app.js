@@ -214,7 +214,7 @@ async function begin() {
   objects = new Objects(live, scene, say);
   objects.onAsk = askAbout;
   new Search(live, objects);
-  past = new Past(live, scene, say);
+  past = new Past(live, scene, alerts, say);
   views = { operator: new OperatorView(live, scene, alerts, objects, say),
     client: new ClientView(live, scene, alerts, objects, say) };
   views.client.composer.onInspect = (found) => objects.choose(found);

@@ -76,7 +76,7 @@ export class ClientView {
       onRow: (stream, key) => this.objects.chooseKey(stream, key),
       onLost: () => this.forget(query.name, list),
       onSize: (total) => (size.textContent = total?.toLocaleString("en") ?? "–"),
-      focalIsGone: () => this.live.focalIsGone(query.name),
+      goneLeader: () => this.live.goneLeader(query),
       thenOf: () => this.live.then,
     });
     list.mark = mark;

@@ -31,7 +31,7 @@ export class Live extends EventTarget {
     this.asked = new Map();
     this.isPaused = false;
     this.past = null; // who shows the past instead of what comes, and answers for it
-    this.then = null; // the past that is shown: its time as a text, and answers by query
+    this.then = null; // the past that is shown: its time as a text, answers and sizes by query
     this.isMarking = false;
     this.markedAt = -10;
     this.isDark = false;
@@ -157,10 +157,11 @@ export class Live extends EventTarget {
     this.tell("queries", this.queries);
   }
 
-  // Is the object that leads a query known to be gone?
-  focalIsGone(name) {
-    const found = this.focals.get(name);
-    return Boolean(found) && (found[1] === null || found[1] === undefined);
+  // The first of the objects that lead a query that is known to be gone, if any is.
+  goneLeader(query) {
+    const found = this.focals.get(query.name) ?? [];
+    return query.leaders.find((_, i) => found[i] && found[i][0] !== null
+      && (found[i][1] ?? null) === null);
   }
 
   takeFocals(focals) {

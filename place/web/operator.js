@@ -35,14 +35,13 @@ export class OperatorView {
     live.on("queries", () => this.showQueries());
     live.on("sizes", () => this.showSizes());
     live.on("world", () => this.showQueries());
-    live.on("then", () => {
-      this.answer?.show();
-      this.showSizes();
-    });
-    live.on("focals", () => {
-      this.answer?.show();
-      this.showSizes();
-    });
+    for (const event of ["then", "focals"]) {
+      live.on(event, () => {
+        this.answer?.show();
+        this.showSizes();
+      });
+    }
+    for (const event of ["then", "frame"]) live.on(event, () => this.showFigures());
   }
 
   enter() {
@@ -64,8 +63,6 @@ export class OperatorView {
 
   takeStats(stats) {
     const { figures } = this;
-    figures.objects.textContent = shortNumber(stats.objects);
-    figures.objects.title = stats.objects.toLocaleString("en");
     figures.queries.textContent = shortNumber(stats.queries);
     figures.readings.textContent = shortNumber(stats.readings_per_s);
     figures.deltas.textContent = shortNumber(stats.deltas_per_s);
@@ -73,6 +70,19 @@ export class OperatorView {
     this.readings.add(stats.readings_per_s);
     this.deltas.add(stats.deltas_per_s);
     this.lag.add(stats.lag_ms);
+    this.showFigures();
+  }
+
+  // Of the past it is known how many objects there were; how fast the server was is not kept.
+  showFigures() {
+    const { figures, live } = this;
+    const isThen = Boolean(live.then);
+    const objects = isThen ? live.drawnTracks().reduce((sum, { count }) => sum + count, 0)
+      : live.stats?.objects;
+    figures.objects.textContent = shortNumber(objects);
+    figures.objects.title = objects?.toLocaleString("en") ?? "";
+    for (const key of ["readings", "deltas", "lag"]) figures[key].parentElement.hidden = isThen;
+    byId("charts").hidden = isThen;
   }
 
   showQueries() {
@@ -98,10 +108,11 @@ export class OperatorView {
     const wanted = byId("filter").value.trim().toLowerCase();
     const found = [...this.live.queries.values()].filter((query) => !wanted
       || `${query.name} ${kindOf(query)} ${query.sql}`.toLowerCase().includes(wanted));
-    const listed = found.slice(0, MOST_LISTED).map((query) => this.item(query));
+    const listed = found.slice(0, MOST_LISTED);
     const scrolled = this.answer?.body.scrollTop ?? 0;
-    byId("query-list").replaceChildren(...listed);
+    byId("query-list").replaceChildren(...listed.map((query) => this.item(query)));
     if (this.answer) this.answer.body.scrollTop = scrolled;
+    this.live.tell("listed", listed);
     const more = found.length - MOST_LISTED;
     byId("query-more").textContent = more > 0
       ? `${more.toLocaleString("en")} more; find them by name.`
@@ -119,9 +130,7 @@ export class OperatorView {
       make("span", { class: "kind" }, KINDS[kindOf(query)]),
       make("span", { class: "about" }, aboutQuery(query)),
       make("span", { class: "trouble" }, this.troubleOf(query)),
-      make("b", { class: "size",
-        title: query.kind === "trigger" ? "alerts so far" : "rows in the answer" },
-      this.sizeOf(query))),
+      make("b", { class: "size", title: this.sizeTitle(query) }, this.sizeOf(query))),
       isChosen ? this.details(query) : null);
   }
 
@@ -145,7 +154,7 @@ export class OperatorView {
       this.answer = new AnswerList(query, {
         onRow: (stream, key) => this.objects.chooseKey(stream, key),
         onLost: () => this.choose(null),
-        focalIsGone: () => this.live.focalIsGone(query.name),
+        goneLeader: () => this.live.goneLeader(query),
         thenOf: () => this.live.then,
       });
     }
@@ -181,8 +190,8 @@ export class OperatorView {
   }
 
   troubleOf(query) {
-    return query.focal && this.live.focalIsGone(query.name)
-      ? `${query.focal.stream} ${query.focal.key} is gone` : "";
+    const gone = this.live.goneLeader(query);
+    return gone ? `${gone.stream} ${gone.key} is ${this.live.then ? "not there" : "gone"}` : "";
   }
 
   // What a trigger asks of readings; the list is made anew more often than that changes.
@@ -197,22 +206,26 @@ export class OperatorView {
     else this.scene.zoomTo(query);
   }
 
-  // In the past, of those queries whose answers are shown.
   sizeOf(query) {
-    const { then } = this.live;
-    if (then && query.kind !== "trigger") {
-      return then.answers.get(query.name)?.length.toLocaleString("en") ?? "–";
-    }
+    const { then, sizes } = this.live;
     const own = query.kind === "trigger" ? query.alerts : query.size;
-    const size = this.live.sizes.get(query.name) ?? own;
+    const size = then ? then.answers.get(query.name)?.length ?? then.sizes.get(query.name)
+      : sizes.get(query.name) ?? own;
     return size === null || size === undefined ? "–" : size.toLocaleString("en");
+  }
+
+  sizeTitle(query) {
+    if (query.kind !== "trigger") return "rows in the answer";
+    return this.live.then ? "alerts of the ten minutes before" : "alerts so far";
   }
 
   showSizes() {
     for (const item of byId("query-list").children) {
       const query = this.live.queries.get(item.dataset.query);
       if (!query) continue;
-      item.querySelector(".size").textContent = this.sizeOf(query);
+      const size = item.querySelector(".size");
+      size.textContent = this.sizeOf(query);
+      size.title = this.sizeTitle(query);
       item.querySelector(".trouble").textContent = this.troubleOf(query);
     }
   }

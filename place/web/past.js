@@ -1,26 +1,52 @@
 // The past on the map: a slider over what the archives have. Objects and their labels, the answers of
-// queries on the map and in lists, and the card and trail of the chosen object are shown as they
-// were; live frames wait until one comes back.
+// queries on the map and in lists, how many rows they have, alerts, and the card and trail of the
+// chosen object are shown as they were; live frames wait until one comes back.
 
 import { call, describeError } from "./api.js";
 import { byId } from "./dom.js";
+import { PastAlerts } from "./past_alerts.js";
 import { keyLiteral, quoteName, quoteText } from "./sql.js";
+import { notBefore, textOf, toSecond } from "./times.js";
 
 const RANGES = 5000;
 const STEP = 500;
 const TRAIL = 3600e3;
 const OTHER = 255;
 const MOST_FOUND = 20;
+const MOST_SIZED = 50;
 const METRES = 111195;
 
-// Milliseconds that are not before a time that may be written with microseconds.
-const notBefore = (text) => Date.parse(text) + (/\.\d{4,}/.test(text) ? 1 : 0);
-const textOf = (time) => new Date(time).toISOString().replace("T", " ").replace("Z", "");
 const askSql = (sql, at) => call("/sql", { method: "POST", body: at ? { sql, at } : { sql } });
 
+const thenAt = (time) =>
+  ({ time, text: toSecond(time), answers: new Map(), sizes: new Map() });
+
+// `work` for whoever asks; what is asked for while it is done is done afterwards, once.
+function whenFree(work) {
+  let isDue = false;
+  let isBusy = false;
+  return async () => {
+    isDue = true;
+    if (isBusy) return;
+    isBusy = true;
+    try {
+      while (isDue) {
+        isDue = false;
+        await work();
+      }
+    } finally {
+      isBusy = false;
+    }
+  };
+}
+
 export class Past {
-  constructor(live, scene, say) {
-    Object.assign(this, { live, scene, say });
+  constructor(live, scene, alerts, say) {
+    Object.assign(this, { live, scene, alerts, say });
+    this.alertsOf = new PastAlerts(live, this, say);
+    this.listed = []; // the queries that the operator sees
+    this.show = whenFree(() => this.showPicture());
+    this.complete = whenFree(() => this.completePicture());
     this.ranges = new Map();
     this.slots = new Map();
     this.labels = new Map();
@@ -34,6 +60,11 @@ export class Past {
     live.on("world", () => this.isOn && this.show());
     live.on("marked", () => this.isOn && this.show());
     live.on("chosen", () => this.isOn && this.show());
+    live.on("queries", () => this.isOn && this.complete());
+    live.on("listed", (queries) => {
+      this.listed = queries;
+      if (this.isOn) this.complete();
+    });
     setInterval(() => this.look(), RANGES);
     setInterval(() => this.isPlaying && this.step(), STEP);
   }
@@ -68,18 +99,13 @@ export class Past {
     slider.max = this.end;
     slider.value = time;
     slider.setAttribute("aria-valuetext", textOf(time));
-    byId("past-now").textContent = this.isOn ? this.said(time) : "now";
+    byId("past-now").textContent = this.isOn ? toSecond(time) : "now";
     byId("as-of").hidden = !this.isOn;
-    byId("as-of-time").textContent = this.isOn ? this.said(time) : "";
+    byId("as-of-time").textContent = this.isOn ? toSecond(time) : "";
     byId("past-live").disabled = !this.isOn;
     const play = byId("past-play");
     play.textContent = this.isPlaying ? "Pause" : "Play";
     play.setAttribute("aria-pressed", String(this.isPlaying));
-  }
-
-  // A time for people, to the second.
-  said(time) {
-    return textOf(time).slice(0, 19);
   }
 
   go(time) {
@@ -90,7 +116,8 @@ export class Past {
       return;
     }
     this.live.past = this;
-    this.live.then = { text: this.said(this.time), answers: new Map() };
+    this.live.then = thenAt(this.time);
+    this.showAlerts(this.time);
     this.live.tell("past", this.time);
     this.live.tell("then", null);
     this.live.choose(this.live.world.space, false); // slots are others from here on; it shows them
@@ -111,28 +138,26 @@ export class Past {
 
   async leave() {
     this.isPlaying = false;
-    this.time = null;
+    this.time = this.shownAt = null;
     this.live.past = this.live.then = null;
+    this.alerts.showThen(null);
     this.live.tell("past", null);
     this.live.tell("then", null);
     this.showBar();
     await this.live.reload();
   }
 
-  // Show the time that was asked for last; what is asked meanwhile is shown when this is done.
-  async show() {
-    this.isDue = true;
-    if (this.isBusy) return;
+  // Show the time that was asked for last.
+  async showPicture() {
+    if (!this.isOn) return;
     this.isBusy = true;
     try {
-      while (this.isDue && this.isOn) {
-        this.isDue = false;
-        const { time } = this;
-        this.live.then.text = this.said(time); // cards are of the frame that comes now
-        for (const track of this.live.drawnTracks()) await this.showObjects(track.stream, time);
-        await this.showAnswers(time);
-        await this.showTrail(time);
-      }
+      const { time } = this;
+      this.live.then.text = toSecond(time); // cards are of the frame that comes now
+      for (const track of this.live.drawnTracks()) await this.showObjects(track.stream, time);
+      await this.showAnswers(time);
+      await this.showTrail(time);
+      if (this.isOn) this.complete();
     } catch (error) {
       this.isPlaying = false;
       this.showBar();
@@ -142,9 +167,54 @@ export class Past {
     }
   }
 
-  covers(name, time) {
-    const [begin, end] = this.ranges.get(name) ?? [];
-    return begin !== undefined && begin <= time && time <= end;
+  // What takes longer, or is not needed while one plays: the alerts that are not known yet, and how
+  // many rows the queries have that are only listed. A time that is asked for meanwhile ends it.
+  async completePicture() {
+    const { time } = this;
+    const isWanted = () => this.isOn && this.time === time && this.live.then.time === time;
+    if (!isWanted()) return;
+    await this.alertsOf.ask(time, isWanted);
+    if (!isWanted()) return;
+    this.showAlerts(time);
+    this.live.tell("then", null);
+    for (const { name, kind, streams } of this.listed.slice(0, MOST_SIZED)) {
+      if (!isWanted() || this.isPlaying) return;
+      const { answers, sizes } = this.live.then;
+      const isKnown = answers.has(name) || sizes.has(name) || kind === "trigger";
+      if (isKnown || !this.covers(streams, time)) continue;
+      sizes.set(name, null);
+      const size = await this.answerAt(name, time).then((rows) => rows.length, () => null);
+      sizes.set(name, size); // null of one that cannot be had, such as too large an answer
+      if (isWanted()) this.live.tell("then", null);
+    }
+  }
+
+  showAlerts(time) {
+    const { then } = this.live;
+    for (const query of this.alertsOf.triggers()) {
+      const found = this.alertsOf.until(query, time);
+      if (found !== undefined) then.answers.set(query.name, found && found.map(({ row }) => row));
+    }
+    const since = this.isPlaying ? this.shownAt : null;
+    const isWhole = this.alertsOf.isKnown(time);
+    this.alerts.showThen(this.alertsOf.all(time), { time, since, isWhole });
+    this.shownAt = time;
+  }
+
+  // From when to when all of some streams have a past; nothing if one of them has none.
+  rangeOf(names) {
+    const ranges = names.map((name) => this.ranges.get(name) ?? [Infinity, -Infinity]);
+    return [Math.max(...ranges.map(([begin]) => begin)), Math.min(...ranges.map(([, end]) => end))];
+  }
+
+  covers(names, time) {
+    const [begin, end] = this.rangeOf(names);
+    return begin <= time && time <= end;
+  }
+
+  async answerAt(name, time) {
+    const sql = `SELECT * FROM QUERY ${quoteName(name)} AS OF ${quoteText(textOf(time))}`;
+    return (await askSql(sql)).rows;
   }
 
   async showObjects(stream, time) {
@@ -152,7 +222,7 @@ export class Past {
     const { column } = this.scene.labels;
     const isLabelled = stream.columns.some(({ name }) => name === column);
     let rows = [];
-    if (key && this.covers(stream.name, time)) {
+    if (key && this.covers([stream.name], time)) {
       const columns = [quoteName(key), "x", "y", ...[kind, isLabelled && column].filter(Boolean)
         .map(quoteName)];
       const sql = `SELECT ${columns.join(", ")} FROM ${quoteName(stream.name)}`;
@@ -176,16 +246,17 @@ export class Past {
       frame.classes[i] = code < 0 ? OTHER : code;
     });
     this.labels.set(index, { column: isLabelled ? column : "", texts });
-    this.placeFocals(stream);
     this.live.takeFrame(frame);
+    this.placeFocals();
   }
 
-  // Where the objects were that lead queries.
-  placeFocals(stream) {
-    for (const query of this.live.queries.values()) {
-      if (query.focal?.stream !== stream.name) continue;
-      const slot = this.slotOf(stream.index, query.focal.key);
-      this.live.focals.set(query.name, [stream.index, slot ?? null]);
+  // Where the objects were that lead queries, if they were there.
+  placeFocals() {
+    for (const { name, leaders } of this.live.queries.values()) {
+      this.live.focals.set(name, leaders.map(({ stream, key }) => {
+        const index = this.live.streamOf(stream)?.index ?? null;
+        return [index, this.lives(index, key) ? this.slotOf(index, key) : null];
+      }));
     }
     this.live.tell("focals", this.live.focals);
   }
@@ -208,13 +279,14 @@ export class Past {
 
   // The answers of the queries that are shown, as they were, on the map and in the lists.
   async showAnswers(time) {
-    const answers = new Map();
+    const then = thenAt(time);
+    const isSame = this.live.then.time === time;
+    if (isSame) then.sizes = this.live.then.sizes;
     for (const { name } of this.live.marked) {
       const query = this.live.queries.get(name);
-      const isKept = query && query.kind !== "trigger"
-        && query.streams.every((stream) => this.covers(stream, time));
-      const rows = isKept ? (await askSql(
-        `SELECT * FROM QUERY ${quoteName(name)} AS OF ${quoteText(textOf(time))}`)).rows : [];
+      if (query?.kind === "trigger") continue; // its alerts come with those of all others
+      const isKept = query && this.covers(query.streams, time);
+      const rows = isKept ? await this.answerAt(name, time) : [];
       if (!this.isOn) return;
       const slots = {};
       for (const { stream, column } of query?.keys ?? []) {
@@ -223,9 +295,10 @@ export class Past {
           .filter((slot) => slot !== undefined);
       }
       this.live.answers.set(name, slots);
-      answers.set(name, isKept ? rows : null);
+      then.answers.set(name, isKept ? rows : null);
     }
-    this.live.then = { text: this.said(time), answers };
+    this.live.then = then;
+    this.showAlerts(time);
     this.live.tell("then", null);
     this.live.remark();
     this.live.tell("answer", null);
@@ -235,7 +308,7 @@ export class Past {
   async showTrail(time) {
     const { chosen } = this.scene;
     const stream = chosen && this.live.tracks.get(chosen.stream)?.stream;
-    if (!stream || !this.covers(stream.name, time)) return;
+    if (!stream || !this.covers([stream.name], time)) return;
     const begin = Math.max(this.ranges.get(stream.name)[0], time - TRAIL);
     const key = quoteName(stream.key_column);
     const { rows } = await askSql(`SELECT TRAJECTORY(${key}, ${this.tolerance()})

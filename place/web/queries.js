@@ -1,15 +1,15 @@
 // Queries as the server describes them, and in words.
 
-// A query with its region as the map draws it: a rectangle, circle or polygon, or a point.
+// A query with what the map draws of it: a region that stays, how far one reaches that moves, the
+// places that kNN or RNN is around, and all objects that lead it, in the order of the server.
 export function readQuery(told) {
-  const region = told.region;
-  const isPoint = region?.type === "Nearest";
+  const centres = told.nearest?.places ?? [];
   return {
     ...told,
-    region: isPoint || !region ? null : readShape(region),
-    point: isPoint ? region.coordinates : null,
-    k: told.focal?.k ?? region?.k ?? null,
+    region: told.region && readShape(told.region),
     extents: told.focal?.extents ?? [],
+    centres,
+    leaders: [told.focal, ...centres.filter((place) => !Array.isArray(place))].filter(Boolean),
   };
 }
 
@@ -28,13 +28,11 @@ export function kindOf(query) {
   return query.moving ? `moving ${query.kind}` : query.kind;
 }
 
+const number = (value) => Number(value.toPrecision(6)).toString();
+
 // The parameters of a query in a few words.
 export function aboutQuery(query) {
-  const number = (value) => Number(value.toPrecision(6)).toString();
-  if (query.kind === "knn") {
-    return query.focal ? `${query.k} nearest to ${query.focal.key}`
-      : `${query.k} nearest to ${(query.point ?? []).map(number).join(", ")}`;
-  }
+  if (query.nearest) return aboutNearest(query.nearest);
   if (query.focal) return `${query.extents.map(number).join(" × ")} around ${query.focal.key}`;
   if (query.kind === "trigger") return `tells ${query.columns.join(", ")}`;
   if (query.kind === "table") return `a table of queries on ${query.streams.join(", ")}`;
@@ -42,4 +40,14 @@ export function aboutQuery(query) {
   const { type, ...rest } = query.region;
   if (type === "polygon") return `polygon of ${rest.rings[0].length} corners`;
   return `${type} ${Object.values(rest).map(number).join(", ")}`;
+}
+
+const TOTALS = { SUM: "all together", MAX: "the farthest", MIN: "the nearest" };
+
+function aboutNearest({ k, reverse, total, places }) {
+  const named = places.map((place) => (Array.isArray(place) ? place.map(number).join(", ")
+    : place.key));
+  if (reverse) return `with ${named} among their ${k} nearest`;
+  if (total) return `${k} nearest to ${TOTALS[total]} of ${named.join("; ")}`;
+  return `${k} nearest to ${named[0] ?? "each other"}`;
 }

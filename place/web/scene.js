@@ -137,12 +137,8 @@ export class Scene {
     if (live.about?.you.role === "admin") return null;
     const places = [];
     for (const { query } of this.shown()) {
-      const path = this.pathOf(query);
-      const middle = path && this.placeOf([path[2], path[3]]);
-      if (query.region) places.push(...live.world.rings(query.region)[0].flat());
-      else if (middle && query.extents.length) {
-        places.push(...live.world.around(middle, query.extents).flat());
-      } else if (middle) places.push(...middle);
+      places.push(...this.regionCorners(query).flat());
+      for (const path of this.centrePaths(query)) places.push(...this.placeOf(path.slice(2)));
     }
     for (const track of live.drawnTracks()) {
       for (const slot of track.slots) {
@@ -258,9 +254,10 @@ export class Scene {
   // The names of regions that stay, above the middle of each.
   names() {
     const { world } = this.live;
-    return this.shown().filter(({ query }) => query.region || query.point).map(
+    const fixed = ({ centres }) => centres.filter((place) => Array.isArray(place));
+    return this.shown().filter(({ query }) => query.region || fixed(query).length).map(
       ({ query, strong }) => {
-        const corners = query.region ? world.rings(query.region)[0] : [query.point];
+        const corners = query.region ? world.rings(query.region)[0] : fixed(query);
         const top = Math.max(...corners.map(([, y]) => y));
         const highest = corners.filter(([, y]) => y === top).map(([x]) => x);
         const named = query.region_name ? `${query.name} (${query.region_name})` : query.name;
@@ -288,14 +285,16 @@ export class Scene {
     const pixel = 1 / (512 * 2 ** this.map.getZoom());
     const links = [];
     for (const { query, colour, strong } of shown.slice(0, MOST_MOVING)) {
-      const path = this.pathOf(query);
-      if (!path) continue;
-      regions.push({ path, ring: circleOf(RING * pixel, 20), colour, strong, filled: false });
-      if (query.extents?.length) {
-        const outline = this.offsets(path, query.extents, steps);
-        regions.push({ path, ring: outline, colour, strong, filled: true });
+      const around = this.regionPath(query);
+      const centres = this.centrePaths(query);
+      for (const path of around ? [around, ...centres] : centres) {
+        regions.push({ path, ring: circleOf(RING * pixel, 20), colour, strong, filled: false });
       }
-      if (query.kind === "knn" && strong) links.push(...this.links(query, path, colour));
+      if (around) {
+        const outline = this.offsets(around, query.extents, steps);
+        regions.push({ path: around, ring: outline, colour, strong, filled: true });
+      }
+      if (strong) for (const path of centres) links.push(...this.links(query, path, colour));
     }
     const track = this.chosen && live.tracks.get(this.chosen.stream);
     if (track?.lives(this.chosen.slot)) {
@@ -305,31 +304,52 @@ export class Scene {
     this.movers.set(live.world, regions, links);
   }
 
-  // The regions of a query table that move with objects.
+  // The regions of a query table that move with objects; those of then have other slots.
   tableRegions(query, { colour, strong }) {
     const table = this.live.tables.get(query.name);
-    const track = this.live.tracks.get(table?.stream);
-    if (!track) return [];
+    if (!table || !this.live.tracks.has(table.stream)) return [];
+    const { past } = this.live;
     const steps = table.moving.length > 100 ? 16 : 40;
-    return table.moving.slice(0, MOST_MOVING).filter(([slot]) => track.lives(slot))
-      .map(([slot, ...extents]) => {
-        const path = track.path(slot);
-        return { path, ring: this.offsets(path, extents, steps), colour, strong, filled: true };
-      });
+    return table.moving.slice(0, MOST_MOVING).map(([slot, key, ...extents]) => {
+      const path = this.objectPath(table.stream, past ? past.slotOf(table.stream, key) : slot);
+      return path && { path, ring: this.offsets(path, extents, steps), colour, strong,
+        filled: true };
+    }).filter(Boolean);
   }
 
-  // From where to where the middle of a query moves: its focal object's path, or a fixed place.
-  pathOf(query) {
-    const { live } = this;
-    if (query.moving) {
-      const [index, slot] = live.focals.get(query.name) ?? [];
-      const track = live.tracks.get(index);
-      return slot !== undefined && slot !== null && track?.lives(slot) ? track.path(slot) : null;
-    }
-    if (!query.point) return null;
-    const [ox, oy] = live.world.origin;
-    const [x, y] = live.world.toMercator(...query.point);
-    return [x - ox, y - oy, x - ox, y - oy];
+  // From where to where an object moves, or null if it is not there.
+  objectPath(index, slot) {
+    const track = this.live.tracks.get(index);
+    const isThere = slot !== undefined && slot !== null && track?.lives(slot);
+    return isThere ? track.path(slot) : null;
+  }
+
+  leaderPath({ name }, i) {
+    const [index, slot] = this.live.focals.get(name)?.[i] ?? [];
+    return this.objectPath(index, slot);
+  }
+
+  // The path of the object that a region moves with.
+  regionPath(query) {
+    return query.focal ? this.leaderPath(query, 0) : null;
+  }
+
+  // The paths of all that kNN or RNN is around: points stay where they are.
+  centrePaths(query) {
+    const { world } = this.live;
+    return query.centres.map((place) => {
+      if (!Array.isArray(place)) return this.leaderPath(query, query.leaders.indexOf(place));
+      const [x, y] = world.toMercator(...place).map((value, i) => value - world.origin[i]);
+      return [x, y, x, y];
+    }).filter(Boolean);
+  }
+
+  // The corners of the region of a query, wherever it is now.
+  regionCorners(query) {
+    const { world } = this.live;
+    if (query.region) return world.rings(query.region)[0];
+    const path = this.regionPath(query);
+    return path ? world.around(this.placeOf(path.slice(2)), query.extents) : [];
   }
 
   offsets([, , tx, ty], extents, steps) {
@@ -354,16 +374,12 @@ export class Scene {
     return found;
   }
 
-  // Go to where a query looks: its region, its place, or around its focal object.
+  // Go to where a query looks: its region, and what is around its places.
   zoomTo(query) {
     const { world } = this.live;
-    const path = this.pathOf(query);
-    let corners = query.region ? world.rings(query.region)[0] : [];
-    if (path) {
-      const middle = world.fromMercator(path[2] + world.origin[0], path[3] + world.origin[1]);
-      const near = world.isPlanar ? world.size / 25 : 1500;
-      corners = world.around(middle, query.extents.length ? query.extents : [near, near]);
-    }
+    const near = world.isPlanar ? world.size / 25 : 1500;
+    const corners = [...this.regionCorners(query), ...this.centrePaths(query).flatMap((path) =>
+      world.around(this.placeOf(path.slice(2)), [near, near]))];
     if (corners.length) this.goTo(corners);
   }
 
