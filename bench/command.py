@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import (
+    approaches,
     cache,
     dispatch,
     history,
@@ -65,6 +66,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_serve(benches)
     _add_latency(benches)
     ways.add_parser(benches)
+    approaches.add_parser(benches)
     pairs.add_parser(benches)
     rules_command.add_parsers(benches)
     cache.add_parser(benches)

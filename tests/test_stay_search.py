@@ -25,12 +25,26 @@ def area(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def approaches(draw: st.DrawFn) -> str:
+    """A query of pairs that will come near each other: alone or beside another condition, of
+    objects or of readings, and of several times ahead."""
+    near = draw(st.sampled_from(["0", "1", "2.5", "60000", "300000"]))
+    ahead = draw(st.sampled_from(["1 second", "3 seconds", "20 seconds"]))
+    cpa = f"CPA(a, b, '{ahead}')"
+    shown = draw(st.sampled_from(["a.id, b.id", f"a.id, ROUND({cpa}, 3)", "COUNT(*)"]))
+    condition = draw(st.sampled_from([f"{cpa} < {near}", f"{near} >= {cpa}", f"{cpa} > {near}"]))
+    beside = draw(
+        st.sampled_from(["", " AND a.id < b.id", " AND a.kind = b.kind", " AND DISTANCE(a, b) < 4"])
+    )
+    window = draw(st.sampled_from(["", "", " WINDOW 4 SECONDS"]))
+    return f"SELECT {shown} FROM Cars a{window}, Cars b WHERE {condition}{beside}"
+
+
+@st.composite
 def selects(draw: st.DrawFn) -> str:
     """A query with a stay, areas joined in some way, a window or kNN, speeds alone, or pairs."""
     if draw(st.integers(0, 9)) == 0:
-        near = draw(st.sampled_from(["1", "2.5", "300000"]))
-        shown = draw(st.sampled_from(["a.id, b.id", "a.id, ROUND(CPA(a, b, '3 seconds'), 3)"]))
-        return f"SELECT {shown} FROM Cars a, Cars b WHERE CPA(a, b, '3 seconds') < {near}"
+        return draw(approaches())
     if draw(st.integers(0, 9)) == 0:
         return "SELECT id, CROSSING_TIME() AS crossed FROM Cars CROSSING LINE ((0 3, 3 3, 4 0))"
     condition = draw(st.sampled_from(["", "", *CONDITIONS]))
@@ -69,7 +83,8 @@ def selects(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def scripts(draw: st.DrawFn) -> str:
+def scripts(draw: st.DrawFn, asked: st.SearchStrategy[str]) -> str:
+    """A script that registers the queries that are asked, before and between readings."""
     options = ["motion = TRUE", *draw(st.lists(st.sampled_from(OPTIONS), unique=True))]
     columns = "id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING, ts TIMESTAMP"
     blocks = [f"statement ok\nCREATE STREAM Cars ({columns}) WITH ({', '.join(options)})"]
@@ -78,7 +93,7 @@ def scripts(draw: st.DrawFn) -> str:
     for number in range(draw(st.integers(4, 14))):
         what = "query" if number < 2 else draw(st.sampled_from(["at"] * 6 + ["query", "recover"]))
         if what == "query":
-            blocks.append(f"statement ok\nREGISTER QUERY q{queries} AS {draw(selects())}")
+            blocks.append(f"statement ok\nREGISTER QUERY q{queries} AS {draw(asked)}")
             queries += 1
         elif what == "recover":
             blocks.append("recover")
@@ -98,16 +113,24 @@ def scripts(draw: st.DrawFn) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-@settings(
+SEARCH = settings(
     max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(
-    text=scripts(),
-    cells=st.sampled_from(["1x1", "2x2", "1x3", "3x1"]),
-    batching=st.sampled_from(["each", "one", "random:1", "random:2"]),
-)
+CELLS = st.sampled_from(["1x1", "2x2", "1x3", "3x1"])
+BATCHINGS = st.sampled_from(["each", "one", "random:1", "random:2"])
+
+
+@SEARCH
+@given(text=scripts(selects()), cells=CELLS, batching=BATCHINGS)
 def test_local_agrees_with_the_reference(text: str, cells: str, batching: str) -> None:
+    note(text)
+    run(text, "local", cells, batching)
+
+
+@SEARCH
+@given(text=scripts(approaches()), cells=CELLS, batching=BATCHINGS)
+def test_local_agrees_about_approaches(text: str, cells: str, batching: str) -> None:
     note(text)
     run(text, "local", cells, batching)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from place.engine.approach_sides import Horizon
 from place.engine.columns import Columns, Dictionary
 from place.engine.elements import ALWAYS, Changed, Elements, Face
 from place.engine.operators.contract import NEVER
 from place.engine.sides import (
-    Interval,
     JoinSides,
-    NearSides,
     SideBoxes,
     SidePoints,
     boxes_of_rows,
@@ -160,10 +159,16 @@ class Extender:
     """Extends combinations by the elements of one more source."""
 
     def __init__(
-        self, elements: Sequence[Elements], dictionary: Dictionary, method: str | None, threads: int
+        self,
+        elements: Sequence[Elements],
+        dictionary: Dictionary,
+        horizon: Horizon,
+        method: str | None,
+        threads: int,
     ) -> None:
         self._elements = elements
         self._dictionary = dictionary
+        self._horizon = horizon
         self._method = method
         self._threads = threads
         self.chosen: dict[int, str] = {}
@@ -194,16 +199,19 @@ class Extender:
     def _extend(self, some: Combinations, step: Step, partners: Partners) -> Combinations:
         deadline.check()
         sides = step.sides
-        read: set[int] = set()
-        for part in sides.parts:
-            read |= _sources_read(part, is_box=not sides.new_is_box)
-        rows = self.rows(some, frozenset(read))
+        read = frozenset(
+            source
+            for part in sides.parts
+            for expression in (part.of_point if sides.new_is_box else part.of_box)
+            for source in sources_of(expression)
+        )
+        rows = self.rows(some, read)
         own: SidePoints | SideBoxes
         if sides.new_is_box:
-            own = points_of(sides, rows, len(some), self._dictionary)
+            own = points_of(sides, rows, len(some), self._dictionary, self._horizon)
             place, (low, high) = own.places, partners.arrays
         else:
-            own = boxes_of_rows(sides, rows, len(some), self._dictionary)
+            own = boxes_of_rows(sides, rows, len(some), self._dictionary, self._horizon)
             (place,), low, high = partners.arrays, own.low, own.high
         is_exact = own.is_exact and partners.is_exact
         if partners.starts is not None and partners.ends is not None:
@@ -234,16 +242,6 @@ class Extender:
             return some
         rows = self.rows(some, sources_of(condition))
         return some.take(np.flatnonzero(holds(condition, rows, len(some), self._dictionary)))
-
-
-def _sources_read(part: Interval | NearSides, *, is_box: bool) -> frozenset[int]:
-    """The sources that the points, or the boxes, of a side read."""
-    expressions: list[Expression]
-    if isinstance(part, NearSides):
-        expressions = [*part.box, part.radius] if is_box else list(part.point)
-    else:
-        expressions = [b.expression for b in part.bounds] if is_box else [part.point]
-    return frozenset(source for e in expressions for source in sources_of(e))
 
 
 def _with_times(

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from place.engine.approach_sides import Horizon
 from place.engine.columns import Columns, Dictionary
 from place.engine.multiset import longer
 from place.engine.operators.contract import NEVER
@@ -46,6 +47,7 @@ class Face:
     width: int
     sources: int
     dictionary: Dictionary
+    horizon: Horizon
     is_exact: bool = True
     arrays: Made = ()
 
@@ -62,9 +64,9 @@ class Face:
         beside: list[Columns | None] = [None] * self.sources
         beside[self.source] = rows
         if self.is_box:
-            boxes = boxes_of_rows(self.sides, beside, size, self.dictionary)
+            boxes = boxes_of_rows(self.sides, beside, size, self.dictionary, self.horizon)
             return (boxes.low, boxes.high), boxes.is_exact
-        points = points_of(self.sides, beside, size, self.dictionary)
+        points = points_of(self.sides, beside, size, self.dictionary, self.horizon)
         return (points.places,), points.is_exact
 
     def put(self, numbers: Longs, made: Made) -> None:
@@ -139,6 +141,9 @@ class Elements(Protocol):
     def face(self, number: int) -> Face:
         """One of the faces, with all elements that stand."""
 
+    def renew(self) -> None:
+        """Faces have to be made anew, because the horizon is another one."""
+
     def load(self, passes: Passes) -> None:
         """Look at all elements anew, because other conditions are asked of them."""
 
@@ -200,6 +205,13 @@ class StandingElements(ABC):
                 face.put(standing, arrays)
             self._stale, self._stale_count = [], 0
         return self.faces[number]
+
+    def renew(self) -> None:
+        """Faces have to be made anew, because the horizon is another one."""
+        self._stale, self._stale_count = [], 0
+        self._touch(self.standing())
+        for face in self.faces:
+            face.clear_all()
 
     def _touch(self, numbers: Longs) -> None:
         self._stale.append(numbers)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from place.engine.approach_sides import Horizon
 from place.engine.columns import Dictionary
 from place.engine.combinations import Step
 from place.engine.elements import Face
 from place.engine.operator_specs import StreamJoinSpec
 from place.engine.shared_conditions import SharedConditions
-from place.engine.sides import JoinSides, NearSides, sides_of
+from place.engine.sides import JoinSides, sides_of
 from place.plan.expression import Expression, sources_of, substitute
 
 
@@ -29,6 +30,17 @@ class JoinPlan:
     last: Step
     alone: tuple[tuple[Expression, ...], ...]
     faces: tuple[list[Face], ...]
+
+    @property
+    def ahead(self) -> int:
+        """The longest time that ways are followed ahead; 0 without ways."""
+        return max((step.sides.ahead for order in self.steps for step in order), default=0)
+
+    def follows_ways_to(self, source: int) -> bool:
+        """Are the elements of a source found by their ways?"""
+        return any(
+            step.source == source and step.sides.ahead for order in self.steps for step in order
+        )
 
 
 def twins_of(spec: StreamJoinSpec, shared: SharedConditions, *, is_whole: bool) -> tuple[int, ...]:
@@ -59,7 +71,11 @@ def _alone(width: int, shared: SharedConditions) -> tuple[tuple[Expression, ...]
 
 
 def plan_join(
-    width: int, shared: SharedConditions, twins: Sequence[int], dictionary: Dictionary
+    width: int,
+    shared: SharedConditions,
+    twins: Sequence[int],
+    dictionary: Dictionary,
+    horizon: Horizon,
 ) -> JoinPlan:
     """The orders of a join of `width` sources; those that are twins have the same faces."""
     conditions = [*shared.alike, *shared.widest]
@@ -70,7 +86,7 @@ def plan_join(
 
     def step(sides: JoinSides, source: int, asked: Sequence[Expression]) -> Step:
         mine = faces[source]
-        face = Face(sides, source, sides.new_is_box, sides.width, width + 1, dictionary)
+        face = Face(sides, source, sides.new_is_box, sides.width, width + 1, dictionary, horizon)
         mine.append(face)
         return Step(source, sides, len(mine) - 1, tuple(asked))
 
@@ -93,5 +109,4 @@ def plan_join(
 
 def _strength(sides: JoinSides) -> tuple[bool, bool, int]:
     """How closely sides tie a source to what is there."""
-    near = any(isinstance(part, NearSides) for part in sides.parts)
-    return sides.has_equality, near, len(sides.parts)
+    return sides.has_equality, sides.is_near, len(sides.parts)

@@ -2,9 +2,9 @@
 
 A combination grows by one source after the other. Each condition that compares an expression of
 what is there with an expression of the source that comes is a side of a box: equality a side
-without width, `<` a half-line, a DISTANCE the sides around a place. One of the two is the point and
-the other the box. A box holds at least all points for which its conditions are true; those that it
-does not decide exactly are asked again of what was found.
+without width, `<` a half-line, a DISTANCE the sides around a place, a CPA those around a way. One
+of the two is the point and the other the box. A box holds at least all points for which its
+conditions are true; those that it does not decide exactly are asked again of what was found.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from place.engine.approach_sides import MARGIN, ApproachSides, Horizon, approach_of, hulls_of
 from place.engine.columns import Columns, Dictionary
 from place.engine.vector import evaluate_all
 from place.kernels.arrays import Floats
 from place.kernels.inside import unit_vectors
 from place.model.space import EARTH_RADIUS, Space
 from place.model.types import Type
-from place.plan.expression import Compare, Distance, Expression, sources_of
+from place.plan.expression import Call, Compare, Distance, Expression, sources_of
 
 EXACT_INTEGERS = 2.0**53
 FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-MARGIN = 1e-11
-"""By which part of itself a box around a place is widened, far more than rounding can take away."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,16 @@ class Interval:
 
     width = 1
 
+    @property
+    def of_point(self) -> tuple[Expression, ...]:
+        """What a point reads."""
+        return (self.point,)
+
+    @property
+    def of_box(self) -> tuple[Expression, ...]:
+        """What a box reads."""
+        return tuple(bound.expression for bound in self.bounds)
+
 
 @dataclass(frozen=True)
 class NearSides:
@@ -59,6 +68,19 @@ class NearSides:
     def width(self) -> int:
         return 2 if self.space is Space.PLANAR else 3
 
+    @property
+    def of_point(self) -> tuple[Expression, ...]:
+        """What a point reads."""
+        return self.point
+
+    @property
+    def of_box(self) -> tuple[Expression, ...]:
+        """What a box reads."""
+        return (*self.box, self.radius)
+
+
+Part = Interval | NearSides | ApproachSides
+
 
 @dataclass(frozen=True)
 class JoinSides:
@@ -66,12 +88,22 @@ class JoinSides:
     boxes decide as long as whole numbers are below 2**53."""
 
     new_is_box: bool
-    parts: tuple[Interval | NearSides, ...]
+    parts: tuple[Part, ...]
     decided: frozenset[Expression]
 
     @property
     def width(self) -> int:
         return sum(part.width for part in self.parts)
+
+    @property
+    def is_near(self) -> bool:
+        """Are they of places, or ways, that are near each other?"""
+        return any(not isinstance(part, Interval) for part in self.parts)
+
+    @property
+    def ahead(self) -> int:
+        """The longest time that ways are followed ahead; 0 without ways."""
+        return max((p.ahead for p in self.parts if isinstance(p, ApproachSides)), default=0)
 
     @property
     def has_equality(self) -> bool:
@@ -96,7 +128,7 @@ def _sides(
 ) -> JoinSides:
     points, boxes = (bound, frozenset((new,))) if new_is_box else (frozenset((new,)), bound)
     intervals: dict[Expression, list[Bound]] = {}
-    circles: list[NearSides] = []
+    around: list[NearSides | ApproachSides] = []
     decided: set[Expression] = set()
     for condition in conditions:
         if not isinstance(condition, Compare) or condition.op not in FLIPPED:
@@ -105,10 +137,10 @@ def _sides(
             (condition.left, condition.op, condition.right),
             (condition.right, FLIPPED[condition.op], condition.left),
         ):
-            if isinstance(left, Distance) and op in ("<", "<="):
-                circle = _circle(left, right, points, boxes)
-                if circle is not None:
-                    circles.append(circle)
+            if op in ("<", "<="):
+                near = _around(left, right, points, boxes)
+                if near is not None:
+                    around.append(near)
                     break
             if (
                 sources_of(left)
@@ -121,7 +153,7 @@ def _sides(
                 decided.add(condition)
                 break
     parts = [Interval(point, tuple(bounds)) for point, bounds in intervals.items()]
-    return JoinSides(new_is_box, (*circles, *parts), frozenset(decided))
+    return JoinSides(new_is_box, (*around, *parts), frozenset(decided))
 
 
 def _is_comparable(left: Expression, op: str, right: Expression) -> bool:
@@ -130,6 +162,17 @@ def _is_comparable(left: Expression, op: str, right: Expression) -> bool:
     if Type.STRING in kinds:
         return op == "=" and kinds == {Type.STRING}
     return Type.NULL not in kinds
+
+
+def _around(
+    length: Expression, radius: Expression, points: frozenset[int], boxes: frozenset[int]
+) -> NearSides | ApproachSides | None:
+    """The sides around a place or a way, if a length is between two of them."""
+    if isinstance(length, Distance):
+        return _circle(length, radius, points, boxes)
+    if isinstance(length, Call):
+        return approach_of(length, radius, points, boxes)
+    return None
 
 
 def _circle(
@@ -166,13 +209,22 @@ class SideBoxes:
 Rows = Sequence[Columns | None]
 
 
-def points_of(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionary) -> SidePoints:
+def points_of(
+    sides: JoinSides,
+    rows: Rows,
+    size: int,
+    dictionary: Dictionary,
+    horizon: Horizon | None = None,
+) -> SidePoints:
     """Where rows are in the space of the sides."""
     found: list[Floats] = []
     exact = True
     for part in sides.parts:
         if isinstance(part, NearSides):
             found += places_of(part.space, part.point, rows, size, dictionary)
+        elif isinstance(part, ApproachSides):
+            low, high = hulls_of(part, part.point, None, rows, size, dictionary, horizon)
+            found += low + high
         else:
             values, is_exact = _numbers(part.point, rows, size, dictionary)
             exact &= is_exact
@@ -180,7 +232,13 @@ def points_of(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionary) -
     return SidePoints(_stacked(found, size), exact)
 
 
-def boxes_of_rows(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionary) -> SideBoxes:
+def boxes_of_rows(
+    sides: JoinSides,
+    rows: Rows,
+    size: int,
+    dictionary: Dictionary,
+    horizon: Horizon | None = None,
+) -> SideBoxes:
     """The boxes of rows in the space of the sides."""
     lows: list[Floats] = []
     highs: list[Floats] = []
@@ -196,6 +254,13 @@ def boxes_of_rows(sides: JoinSides, rows: Rows, size: int, dictionary: Dictionar
                 wide = reach + (np.abs(place) + reach) * MARGIN
                 lows.append(place - wide)
                 highs.append(place + wide)
+            continue
+        if isinstance(part, ApproachSides):
+            reach = _numbers(part.radius, rows, size, dictionary)[0]
+            first, last = hulls_of(part, part.box, reach, rows, size, dictionary, horizon)
+            # The least of a point is not beyond the greatest of the box, nor the other way round.
+            lows += [np.where(np.isnan(end), np.nan, -np.inf) for end in last] + first
+            highs += last + [np.where(np.isnan(end), np.nan, np.inf) for end in first]
             continue
         low, high = np.full(size, -np.inf), np.full(size, np.inf)
         for bound in part.bounds:

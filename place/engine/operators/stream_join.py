@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from place.engine.approach_sides import Horizon
 from place.engine.areas import lies_around
 from place.engine.columns import Columns, Dictionary
 from place.engine.combinations import Combinations, Extender, Partners, Step
@@ -70,7 +71,8 @@ class StreamJoin:
         self._own: list[Elements] = [*elements, self._queries]
         self._elements = list(self._own)
         self._content = JoinContent(elements)
-        self._extender = Extender(self._elements, dictionary, spec.method, threads)
+        self._horizon = Horizon()
+        self._extender = Extender(self._elements, dictionary, self._horizon, spec.method, threads)
         self._shared: SharedConditions | None = None
         self._plan: JoinPlan | None = None
         self._near: NearMoves | None = None
@@ -119,6 +121,8 @@ class StreamJoin:
             count = len(self._elements[i].standing())
             how = self._extender.chosen.get(i)
             found = "" if how is None else f", found by {how}"
+            if found and self._plan is not None and self._plan.follows_ways_to(i):
+                found += ", where the boxes of ways meet"
             told.append(f"{count} {kind} of {source.relation.name} stand{found}")
         return tuple(told)
 
@@ -134,7 +138,7 @@ class StreamJoin:
             return
         self._shared = shared
         twins = twins_of(spec, shared, is_whole=self._is_whole)
-        self._plan = plan_join(spec.width, shared, twins, self._dictionary)
+        self._plan = plan_join(spec.width, shared, twins, self._dictionary, self._horizon)
         self._near = NearMoves.of(spec, self._plan, self._dictionary, self._threads)
         # Sources that give the same elements are one.
         self._elements[:] = [self._own[twin] for twin in (*twins, spec.width)]
@@ -165,6 +169,7 @@ class StreamJoin:
     def take(self, flow: Flow, tick: Tick) -> Flow:
         """The combinations that come and go."""
         parts = [Flow.of_marks(flow.marks)]
+        self._look_ahead(tick.until)
         if self._ended:
             parts.append(self._whole(self._ended, tick.until, -1))
             self._queries.drop(self._ended)
@@ -174,12 +179,20 @@ class StreamJoin:
             self._queries.add(self._begun)
         if (self._begun or self._ended) and len(self._queries.active):
             self._prepare()
+            self._look_ahead(tick.until)
         if self._begun:
             parts.append(self._whole(self._begun, tick.until, 1))
         self._begun, self._ended = [], []
         if len(self._queries.active):
             parts += self._changes(tick)
         return Flow.joined(parts)
+
+    def _look_ahead(self, until: int) -> None:
+        """Follow the ways of objects as far as the readings of a tick need it."""
+        ahead = 0 if self._plan is None else self._plan.ahead
+        if ahead and self._horizon.reach(until, ahead):
+            for elements in dict.fromkeys(self._elements):
+                elements.renew()
 
     def _whole(self, queries: Sequence[int], instant: int, weight: int) -> Flow:
         """The whole answer of queries: all combinations of elements that stand."""
