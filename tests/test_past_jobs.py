@@ -28,7 +28,7 @@ from place.session import Session
 from place.sql.limits import EMBEDDED, within
 
 SCRIPTS = find_scripts([Path(__file__).parent / "scripts" / "past"])
-SHORT = {"windows"}
+SHORT = {"windows_of_one_instant"}
 
 
 def chosen() -> Iterator[ParameterSet]:

@@ -100,7 +100,7 @@ class PastJobs:
             pieces_of = held.enter_context(self._archive.reading(need.stream))
             mine = pieces_of(asked)
             count += sum(piece.count for piece in mine)
-            if is_simple and question.until is not None and need.box is not None:
+            if need.box is not None and not (is_simple and question.until is None):
                 # Objects that were ever in the box matter, and also what led them out of it.
                 mine = pieces_of(replace(asked, box=None))
             pieces += mine
