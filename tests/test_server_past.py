@@ -17,7 +17,7 @@ from place.model import deadline
 from place.operate.status import read_status
 from place.plan.past import Question
 from place.runtime.interface import Recalled
-from place.runtime.repository.repository import Pace
+from place.runtime.repository.repository import MARK, Pace
 from tests.harness.browser import Page, browsing, needs_browser
 from tests.harness.pipeline import runtime_of
 from tests.harness.server import Running, serving, wait_for
@@ -273,10 +273,10 @@ def test_a_repository_that_vanishes_stops_no_live_query(
     runtime.repository.pace = Pace(seconds=0.1, retry=0.1)
     assert served.http.get("/health").json()["status"] == "ok"
     assert read_status(home)["past_faults"] == {}
-    wait_for(lambda: (home / "repository").exists())
+    wait_for((home / MARK).exists)  # until then, nothing is missed that vanishes
     (home / "repository").rename(home / "elsewhere")  # also while somebody writes into it
-    served.push("Cars", [[9, 1, 1, moment(41), "cab"]])
-    served.http.post("/advance", params={"time": moment(42)}).raise_for_status()
+    served.push("Cars", [[9, 1, 1, moment(51), "cab"]])
+    served.http.post("/advance", params={"time": moment(52)}).raise_for_status()
     wait_for(lambda: [9] in served.answer("near"))
     found = wait_for(lambda: _degraded(served))
     assert (found["status"], found["past_faults"]) == ("degraded", 1)
@@ -285,8 +285,8 @@ def test_a_repository_that_vanishes_stops_no_live_query(
     assert past["fault"]
     with pytest.raises(PlaceError, match="past"):
         client.at(moment(15)).sql("SELECT id FROM Cars")
-    served.push("Cars", [[10, 1, 1, moment(43), "cab"]])
-    served.http.post("/advance", params={"time": moment(44)}).raise_for_status()
+    served.push("Cars", [[10, 1, 1, moment(53), "cab"]])
+    served.http.post("/advance", params={"time": moment(54)}).raise_for_status()
     wait_for(lambda: [10] in served.answer("near"))
     wait_for(lambda: "Cars" in read_status(home)["past_faults"])
     said = "the past of Cars cannot be asked about"
