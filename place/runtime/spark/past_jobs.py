@@ -85,7 +85,10 @@ class PastJobs:
     def _planned(self, question: Question, held: contextlib.ExitStack) -> _Plan:
         """What has to be read. Files stay until `held` is closed."""
         start = start_of(question)
-        is_simple = start == question.begin and not question.query.needs_history
+        # One look at the objects of an instant, without anything that came before it.
+        is_one_look = (
+            question.until is None and start == question.begin and not question.query.needs_history
+        )
         needs = {need.stream.name: need for need in needs_of(question)}
         spans: dict[str, Span | None] = {}
         pieces: list[TablePiece] = []
@@ -100,8 +103,9 @@ class PastJobs:
             pieces_of = held.enter_context(self._archive.reading(need.stream))
             mine = pieces_of(asked)
             count += sum(piece.count for piece in mine)
-            if need.box is not None and not (is_simple and question.until is None):
-                # Objects that were ever in the box matter, and also what led them out of it.
+            if need.box is not None and not is_one_look:
+                # An object counts if it was ever in the box, and then all of its readings are
+                # needed: one outside of the box ends its stay, or takes its place in a window.
                 mine = pieces_of(replace(asked, box=None))
             pieces += mine
         return _Plan(question, needs, spans, pieces, count, start)
