@@ -5,6 +5,9 @@ READY := $(VENV)/ready
 JOBS ?= 2
 # Tests wait for disks, sockets and other processes more than they compute.
 TESTERS ?= 3
+# Where nothing may be kept of what Python compiles, each of the many processes that the tests start
+# would compile all its modules again, for three to twelve seconds. What is kept is in the checkout.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Files as they are ordered by tests/conftest.py, not those with the most tests first.
 PYTEST = $(VENV)/bin/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+from pathlib import Path
 
 MODULE = "place.runtime.spark.worker_daemon"
 
@@ -18,6 +20,7 @@ MODULE = "place.runtime.spark.worker_daemon"
 def serve() -> None:
     """Import the engine, then do what Spark's daemon does, until Spark ends."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.path[:] = [entry for entry in sys.path if not _is_packed_twice(entry)]
     import pyspark.daemon
     import pyspark.worker
 
@@ -25,6 +28,19 @@ def serve() -> None:
 
     gc.freeze()  # so that no collection in a forked process copies the pages that all share
     pyspark.daemon.manager()
+
+
+def _is_packed_twice(entry: str) -> bool:
+    """Whether an entry of the path is the archive of PySpark inside an installed PySpark.
+
+    Spark puts the archive before the package that it is a copy of. Modules in an archive are
+    compiled at each start, which takes a second.
+    """
+    archive = Path(entry)
+    if archive.name != "pyspark.zip" or len(archive.parents) < 4:
+        return False
+    installed = archive.parents[3]
+    return str(installed) in sys.path and (installed / "pyspark" / "daemon.py").is_file()
 
 
 if __name__ == "__main__":
