@@ -139,6 +139,15 @@ def forever(began: Path) -> Callable[..., Iterator[Any]]:
     return found
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is heard, although a shell that starts tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("way", ["limit", "left", "interrupted"])
 def test_a_job_is_given_up(
     session: Session, way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
