@@ -44,6 +44,11 @@ def floor_to(instant: int, period: int | None) -> int:
     return -ceil_to(-instant, period)
 
 
+def begins_with_objects(question: Question) -> bool:
+    """Are the objects at the first instant all that the answer at that instant depends on?"""
+    return start_of(question) == question.begin and not question.query.needs_history
+
+
 def start_of(question: Question) -> int | None:
     """The instant from which readings are needed; None is the beginning of the archive."""
     query, begin = question.query, question.begin

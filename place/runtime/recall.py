@@ -34,7 +34,14 @@ from place.model.space import Point
 from place.model.time import HOUR, format_timestamp
 from place.model.types import Row
 from place.plan.past import Question
-from place.plan.past_reads import Needed, box_around, floor_to, needs_of, start_of
+from place.plan.past_reads import (
+    Needed,
+    begins_with_objects,
+    box_around,
+    floor_to,
+    needs_of,
+    start_of,
+)
 from place.plan.query import Around, Query
 from place.runtime.archive import Archive, Box
 from place.runtime.archive_reads import Reads, keys_within, since_of, told_of
@@ -141,16 +148,12 @@ class OpenPast:
             stream.name: archive.span(stream, question.begin) for stream in question.streams
         }
         self._start = start_of(question)
+        self.is_simple = begins_with_objects(question)
         self._reached: dict[str, int] = {}
         """How far each stream was read."""
         self._focal: frozenset[Key] | None = None
         """The focal object, where it is of a stream that is read by place."""
         self._become()
-
-    @property
-    def is_simple(self) -> bool:
-        """Are the objects at the first instant all that its answer depends on?"""
-        return self._start == self.question.begin and not self.question.query.needs_history
 
     def notes(self) -> tuple[str, ...]:
         """What was read, and what was not."""

@@ -28,7 +28,7 @@ from place.engine.changes import Change
 from place.engine.partial_answers import Found, PartialAnswer
 from place.model import deadline
 from place.plan.past import Question
-from place.plan.past_reads import Needed, needs_of, start_of
+from place.plan.past_reads import Needed, begins_with_objects, needs_of, start_of
 from place.plan.query import Query
 from place.runtime.archive import Span
 from place.runtime.archive_reads import Reads, since_of, told_of
@@ -85,10 +85,7 @@ class PastJobs:
     def _planned(self, question: Question, held: contextlib.ExitStack) -> _Plan:
         """What has to be read. Files stay until `held` is closed."""
         start = start_of(question)
-        # One look at the objects of an instant, without anything that came before it.
-        is_one_look = (
-            question.until is None and start == question.begin and not question.query.needs_history
-        )
+        is_one_look = question.until is None and begins_with_objects(question)
         needs = {need.stream.name: need for need in needs_of(question)}
         spans: dict[str, Span | None] = {}
         pieces: list[TablePiece] = []
