@@ -1,11 +1,11 @@
 """`place bench triggers --lonely F`: what loose and tight expiry keep where readings wait in vain.
 
-One event a second, at each of several sites, is a first, second, third or fourth reading of a chain.
-A share of the first ones is far from all others and never finds a partner; the others do. A reading has its second within a
-minute, and the last within ten more. Loose keeps a first reading as long as the whole chain may
-last. Tight lets it go after a minute, unless a partner comes; then both keep it alike. So with
-three variables tight keeps no less than the share of those that find a partner. With four, a second
-reading waits for its third in the same way, which seldom comes.
+One event a second, at each of several sites, is a first, second, third or fourth reading of a
+chain. A share of the first ones is far from all others and never finds a partner; the others do. A
+reading has its second within a minute, and the last within ten more. Loose keeps a first reading as
+long as the whole chain may last. Tight lets it go after a minute, unless a partner comes; then both
+keep it alike. So with three variables tight keeps no less than the share of those that find a
+partner. With four, a second reading waits for its third in the same way, which seldom comes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SOON, LAST = 60, 600
 OFTEN = {3: (0.9, 0.05, 0.05), 4: (0.896, 0.05, 0.004, 0.05)}
 """How often an event is a reading of each variable."""
 SITES = 20
-"""Places that know nothing of each other: together they seldom keep much more than on average, as one
-does after each of its rare third readings."""
+"""Places that know nothing of each other: together they seldom keep much more than on average, as
+one does after each of its rare third readings."""
 NEAR, APART, AWAY = 1_000.0, 10_000.0, 900_000.0
-"""Metres within which all readings of a site are, metres to the next site, and to the lonely ones."""
+"""Metres within which all readings of a site are, to the next site, and to the lonely ones."""
 
 
 def measure(events: int, lonely: float, seed: int = 1) -> list[dict[str, float | str]]:
