@@ -113,12 +113,17 @@ class Statements:
         before = catalog = self._runtime.catalog
         results: list[Result] = []
         wrong: Exception | None = None
+        checked: set[str] = set()
+        """Forms whose queries cost alike, and not too much."""
         for statement, sql in statements:
             try:
                 changed = apply(catalog, statement, sql, self._loader)
                 if isinstance(statement, s.RegisterQuery) and changed is not catalog:
                     query = changed.queries[fold(statement.name.text)]
-                    check_cost(query, changed, self._objects, statement.name.at)
+                    if query.form is None or query.form not in checked:
+                        check_cost(query, changed, self._objects, statement.name.at)
+                        if query.form is not None and query.nearest is None:
+                            checked.add(query.form)
                     if statement.since is not None:
                         check_beginning(self._runtime, changed, query, statement.since.at)
                 if isinstance(statement, s.CreateTrigger) and changed is not catalog:

@@ -61,3 +61,17 @@ def test_a_catalog_is_had_from_another_by_what_changed() -> None:
         for kind in ("stream", "table", "query"):
             assert dict(made.store_of(kind)) == dict(after.store_of(kind))
         assert dict(Catalog().after(after.since(Catalog())).queries) == dict(after.queries)
+
+
+def test_two_versions_that_follow_one_do_not_see_each_other() -> None:
+    first: Definitions[int] = Definitions[int]().put("a", 1)
+    left, right = first.put("b", 2), first.put("c", 3)
+    again = left.put("b", 4)
+    assert dict(first) == {"a": 1}
+    assert (dict(left), dict(right), dict(again)) == (
+        {"a": 1, "b": 2},
+        {"a": 1, "c": 3},
+        {"a": 1, "b": 4},
+    )
+    assert right.without("a").since(left) == (["b", "a"], ["c"])
+    assert left.get("c") is None and "c" not in left and "b" not in first

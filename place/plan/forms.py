@@ -14,7 +14,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from place.errors import PlaceError
 from place.model.types import coerce
@@ -29,6 +29,7 @@ from place.sql.dialect import parse_one
 from place.sql.lift import KnownForm, Lifted, value_of
 from place.sql.limits import current
 
+Part = TypeVar("Part")
 MOST_FORMS, MOST_CHOICES = 512, 16
 """Skeletons that are remembered, and forms of one of them."""
 CHEAP = 8
@@ -78,8 +79,7 @@ class Form:
                 condition = _with_constant(condition, path, Constant(value, constant.type))
             check_possible((each, None) for each in conjuncts(condition))
             changes["where"] = condition
-        made = Query.__new__(Query)  # as `replace` does, without looking at each field
-        made.__dict__.update(query.__dict__, **changes)
+        made = _with(query, **changes)
         if query.sources[-1].is_hidden:
             made.__dict__["sources"] = _follow(query, made)
         return made
@@ -221,6 +221,13 @@ def _find_form(catalog: Catalog, lifted: Lifted) -> Form | None:
     return form if made == wanted else None
 
 
+def _with(value: Part, **changes: Any) -> Part:
+    """What `replace` does, without looking at each field."""
+    made = object.__new__(type(value))
+    made.__dict__.update(value.__dict__, **changes)
+    return made
+
+
 def _named(query: Query) -> tuple[Source, ...]:
     return tuple(source for source in query.sources if not source.is_hidden)
 
@@ -333,7 +340,7 @@ def _inside_with(clause: s.InsideClause, values: list[Any]) -> s.InsideClause:
     if clause.shape is not None:
         numbers = tuple(map(float, values))
         if clause.shape.kind != "POLYGON":
-            return replace(clause, shape=replace(clause.shape, numbers=numbers))
+            return _with(clause, shape=_with(clause.shape, numbers=numbers))
         points = iter(zip(numbers[0::2], numbers[1::2], strict=True))
         rings = tuple(tuple(next(points) for _ in ring) for ring in clause.shape.rings)
         return replace(clause, shape=replace(clause.shape, rings=rings))
