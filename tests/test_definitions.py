@@ -74,4 +74,6 @@ def test_two_versions_that_follow_one_do_not_see_each_other() -> None:
         {"a": 1, "b": 4},
     )
     assert right.without("a").since(left) == (["b", "a"], ["c"])
-    assert left.get("c") is None and "c" not in left and "b" not in first
+    assert left.get("c") is None
+    assert "c" not in left
+    assert "b" not in first
