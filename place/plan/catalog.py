@@ -28,7 +28,10 @@ of queries and of triggers by one name."""
 STORES = {kind: plural for kind, plural in PLURALS.items() if kind not in STORED_AS}
 """The kinds that have a store of their own, and what it is called."""
 
-_SHARED_NAMES = (("stream", "table"), ("query", "trigger"))
+_SHARED_NAMES = {
+    kind: kinds for kinds in (("stream", "table"), ("query", "trigger")) for kind in kinds
+}
+"""Kinds whose names must differ from each other's."""
 
 
 def fold(name: str) -> str:
@@ -129,9 +132,10 @@ class Catalog:
     def check_free(self, kind: str, name: Name) -> None:
         """Raise a StatementError if the name is taken; streams and tables share their names, and so
         do queries and triggers."""
-        alike = next((kinds for kinds in _SHARED_NAMES if kind in kinds), (kind,))
-        for taken in alike:
-            if self.get(taken, name.text) is not None:
+        key = fold(name.text)
+        for taken in _SHARED_NAMES.get(kind, (kind,)):
+            found = self.store_of(taken).get(key)
+            if found is not None and _is_of(taken, found):
                 raise wrong(
                     f'{taken} "{name.text}" exists already',
                     name.at,
