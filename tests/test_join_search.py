@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from tests.harness.examples import examples
+from tests.harness.examples import ROUNDS, examples
 from tests.harness.scene import HAPPENINGS, Scene, run, unreached
 from tests.harness.search import TableSpec, World, numbers, region, shape
 
@@ -364,7 +364,7 @@ def scripts(draw: st.DrawFn, ask: Callable[[st.DrawFn, World], str] = select) ->
         scene.instant(draw, 12)
     scene.happen(draw, "query")
     scene.happen(draw, "query")
-    for _ in range(draw(st.sampled_from([2, 6, 10]))):
+    for _ in range(draw(st.sampled_from(ROUNDS))):
         scene.clock += draw(st.sampled_from([0.5, 1, 2.5]))
         scene.instant(draw, draw(st.sampled_from([4, 8, 12])))
         scene.happen(draw, draw(st.sampled_from(HAPPENINGS)))

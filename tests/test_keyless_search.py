@@ -15,7 +15,7 @@ from place.script.command import opener
 from place.script.runner import Batching, ScriptRunner
 from tests.harness.examples import examples
 
-EXAMPLES = examples(45)
+EXAMPLES = examples(24)
 
 CREATED = """
 CREATE TABLE Kinds (kind STRING, weight BIGINT) AS VALUES ('a', 1), ('b', 2), ('b', 3), (NULL, 4);

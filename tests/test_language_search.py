@@ -33,7 +33,7 @@ from tests.harness.search import (
     streams,
 )
 
-EXAMPLES = examples(40)
+EXAMPLES = examples(24)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 

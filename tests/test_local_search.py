@@ -18,7 +18,7 @@ from place.script.runner import Batching, ScriptRunner
 from tests.harness.examples import examples
 from tests.harness.search import World, fences, inside, reading, region, stations, streams
 
-EXAMPLES = examples(50)
+EXAMPLES = examples(24)
 
 CONDITIONS = [
     "type = 'Car'",

@@ -260,6 +260,7 @@ def test_an_alert_is_listed_drawn_and_led_to(page: Page, running: Running, town:
     town.push(c2=(15, 15), c4=(90, 20))
 
 
+@pytest.mark.long
 @needs_browser
 def test_the_operator_sees_the_constraints_of_a_trigger(page: Page, running: Running) -> None:
     running.sql(

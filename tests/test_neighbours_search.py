@@ -14,7 +14,7 @@ from tests.harness.examples import examples
 from tests.harness.scene import HAPPENINGS, Scene, run, unreached
 from tests.harness.search import World, focal, group, numbers, reading, region, shape, streams
 
-EXAMPLES = examples(30)
+EXAMPLES = examples(16)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 

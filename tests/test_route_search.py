@@ -37,7 +37,7 @@ from tests.harness.route import (
     told,
 )
 
-EXAMPLES = examples(40)
+EXAMPLES = examples(24)
 
 
 FULL = stream_of()

@@ -11,13 +11,14 @@ import pytest
 import schemathesis
 from schemathesis.checks import not_a_server_error
 
+from tests.harness.examples import SEARCHES
 from tests.harness.server import Running, serving
 
 SETUP = """
 CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, ts TIMESTAMP, kind STRING);
 REGISTER QUERY near AS SELECT id, kind FROM Cars INSIDE (0, 0, 5, 5);
 """
-EXAMPLES = 12
+EXAMPLES = 12 if SEARCHES else 4
 NAMES = {"name": ["near", "Cars", "no"], "stream": ["Cars", "no"], "number": ["0"]}
 
 

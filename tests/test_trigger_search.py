@@ -19,7 +19,7 @@ from tests.harness.examples import examples
 from tests.harness.scene import HAPPENINGS, Scene, run
 from tests.harness.search import TableSpec, World, numbers, shape
 
-EXAMPLES = examples(40)
+EXAMPLES = examples(24)
 RUNTIME = os.environ.get("PLACE_SEARCH_RUNTIME", "local")
 """`reference` asks only whether the scripts are ones."""
 

@@ -8,14 +8,14 @@ import pytest
 import place
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-READINGS = 70
+READINGS = 40
 
 
 def test_a_trigger_with_too_many_matches_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
     with place.connect() as session:
         session.sql(
             "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE);"
-            "CREATE TRIGGER crowd FOR Cars AS V[6] WHEN V.x >= 0 WITHIN '1 hour' REPORT FIRST;"
+            "CREATE TRIGGER crowd FOR Cars AS V[12] WHEN V.x >= 0 WITHIN '1 hour' REPORT FIRST;"
             "CREATE TRIGGER pair FOR Cars AS a, Cars AS b"
             " WHEN a.id + 1 = b.id AND b.t - a.t IN [0, 1]"
         )

@@ -132,6 +132,7 @@ def test_sql_can_be_edited_and_its_errors_are_told(
     page.drop("edited")
 
 
+@pytest.mark.long
 def test_a_query_can_be_made_with_the_keyboard_alone(
     page: Page, running: Running, town: Town
 ) -> None:
@@ -214,6 +215,7 @@ def test_objects_move_between_frames_and_stop_when_paused(
     page.until("Math.abs(whereNow() - 90) < 0.01")
 
 
+@pytest.mark.long
 def test_light_and_dark_and_a_small_screen(browser: Any, running: Running, town: Town) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
     page = Page(context.new_page(), running.url)
@@ -231,6 +233,7 @@ def test_light_and_dark_and_a_small_screen(browser: Any, running: Running, town:
     assert page.wrong == []
 
 
+@pytest.mark.long
 def test_a_stream_on_the_globe(page: Page, running: Running, town: Town) -> None:
     running.push(
         "Ships",

@@ -154,6 +154,7 @@ def test_groups_are_rows_that_change(page: Page, running: Running, town: Town) -
     assert page.evaluate(f"{row}.every((item) => item.wasThere)")
 
 
+@pytest.mark.long
 def test_a_query_whose_object_is_gone_says_so(page: Page, running: Running, town: Town) -> None:
     town.push(c8=(50, 50))
     page.open("client")
@@ -172,6 +173,7 @@ def test_a_query_whose_object_is_gone_says_so(page: Page, running: Running, town
     page.drop("led")
 
 
+@pytest.mark.long
 def test_headings_labels_trails_and_names(page: Page, running: Running, town: Town) -> None:
     page.open("operator")
     page.page.select_option("#label-column", "type")
@@ -215,6 +217,7 @@ def test_the_globe_has_land_a_graticule_and_a_scale(page: Page, running: Running
     assert page.page.inner_text("#scale") in ("10", "20", "5")
 
 
+@pytest.mark.long
 def test_a_link_opens_the_same_view(page: Page, browser: Any, running: Running) -> None:
     page.open("operator")
     page.page.click('[data-query="corner"] button')
