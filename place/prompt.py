@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -144,7 +144,7 @@ class Prompt:
             self.console.print(Text(result.message, style="dim"))
         self.show_deltas(result.deltas)
 
-    def show_deltas(self, deltas: tuple[Delta, ...] | list[Delta]) -> None:
+    def show_deltas(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
             self.console.print(delta_text(self.session, delta))
 

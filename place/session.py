@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from place.connection import Connection
 from place.engine.matrix import Matrix
+from place.engine.slices import Segment
 from place.errors import ConfigurationError, suggestion
 from place.model.delta import Delta, ordered
-from place.model.reading import Advance, Input, Reading
+from place.model.reading import Advance
 from place.model.result import DeltaList, Pushed
 from place.model.result import Result as Result
 from place.model.schema import Column, Stream
@@ -37,8 +38,8 @@ from place.runtime.durable.deltas import Deltas, Numbered
 from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.takeover import known_cells
 from place.runtime.durable.tick_pace import parse_tick
-from place.runtime.intake.pushed import disappearance_of, moment_of, readings_of
-from place.runtime.interface import Runtime
+from place.runtime.intake.pushed import disappearance_of, moment_of, segment_of
+from place.runtime.interface import Fed, Runtime
 from place.runtime.local import LocalRuntime
 from place.runtime.recompute import ReferenceRuntime
 from place.runtime.tables import TableLoader
@@ -116,27 +117,29 @@ class Session:
         """
         definition = self.stream(stream)
         moment = None if time is None else moment_of(time)
-        readings = readings_of(definition, rows, moment)
-        ends = [] if moment is None else [Advance(moment, definition.name)]
-        return self._push(definition, readings, ends)
+        table = segment_of(definition, rows, moment)
+        told: list[Fed] = [Segment(definition.name, table)] if len(table) else []
+        if moment is not None:
+            told.append(Advance(moment, definition.name))
+        return self._push(definition, told, len(table))
 
     def disappear(self, stream: str, key: Any, time: Moment) -> Pushed:
         """Tell that an object disappears at a time."""
         definition = self.stream(stream)
-        return self._push(definition, [disappearance_of(definition, key, moment_of(time))], [])
+        return self._push(definition, [disappearance_of(definition, key, moment_of(time))], 1)
 
     def advance(self, time: Moment) -> Pushed:
         """Tell that all streams have reached a time; the deltas of what expires by then."""
         return Pushed(self.feed([Advance(moment_of(time))]))
 
-    def _push(self, stream: Stream, readings: Sequence[Reading], ends: Sequence[Advance]) -> Pushed:
+    def _push(self, stream: Stream, told: Sequence[Fed], readings: int) -> Pushed:
         with self.runtime.pause():
             before = self.runtime.statistics(stream.name)["late"]
-            deltas = self.feed([*readings, *ends])
+            deltas = self.feed(told)
             late = self.runtime.statistics(stream.name)["late"] - before
-        return Pushed(deltas, taken=len(readings) - late, late=late)
+        return Pushed(deltas, taken=readings - late, late=late)
 
-    def feed(self, inputs: Sequence[Input]) -> DeltaList:
+    def feed(self, inputs: Sequence[Fed]) -> DeltaList:
         """One tick of readings and advances."""
         with self.runtime.pause():
             return self._deliver(self.runtime.feed(inputs))
@@ -231,7 +234,7 @@ class Session:
             )
         return found
 
-    def _deliver(self, deltas: list[Delta]) -> DeltaList:
+    def _deliver(self, deltas: Sequence[Delta]) -> DeltaList:
         return self._subscriptions.deliver(self.catalog, deltas)
 
 

@@ -40,7 +40,7 @@ from place.sql.scan import split
 
 LONG_TEXT = 100_000
 """Characters of a text that is executed without garbage collection."""
-Deliver = Callable[[list[Delta]], DeltaList]
+Deliver = Callable[[Sequence[Delta]], DeltaList]
 
 
 class Statements:
@@ -75,9 +75,7 @@ class Statements:
             results += self._together(waiting)
         if not results:
             return Result("nothing to do")
-        return replace(
-            results[-1], deltas=DeltaList(d for result in results for d in result.deltas)
-        )
+        return replace(results[-1], deltas=DeltaList.joined(result.deltas for result in results))
 
     def execute(self, text: str) -> Iterator[Result]:
         """Execute the statements of a text one by one."""

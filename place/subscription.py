@@ -8,13 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from place.errors import ConfigurationError
 from place.model.delta import Delta
 from place.model.record import record_type
-from place.model.result import DeltaList
-from place.model.types import Row
+from place.model.result import DeltaList, Namer, RowKind
 from place.plan.catalog import Catalog, fold
 from place.plan.query import Query
 
@@ -114,7 +113,7 @@ class Subscriptions:
 
     def deliver(self, catalog: Catalog, deltas: Sequence[Delta]) -> DeltaList:
         """Give deltas to those who subscribed; the same deltas, with names."""
-        named = DeltaList(map(self.namer(catalog), deltas))
+        named = DeltaList(deltas, self.namer(catalog))
         by_query: dict[str, list[Delta]] = {}
         if self._all:
             for delta in named:
@@ -127,21 +126,16 @@ class Subscriptions:
         self._before = catalog
         return named
 
-    def namer(self, catalog: Catalog) -> Callable[[Delta], Delta]:
-        """What gives a delta's row the names of its columns, where they are known.
+    def namer(self, catalog: Catalog) -> Namer:
+        """What gives rows the names of their query's columns, where they are known.
 
         What a dropped query takes back has the columns that it had.
         """
-        kinds: dict[str, Callable[[Row], Row]] = {}
+        before = self._before
 
-        def named(delta: Delta) -> Delta:
-            query, sign, row, instant = delta
-            kind = kinds.get(query)
-            if kind is None:
-                key = fold(query)
-                plan = catalog.queries.get(key) or self._before.queries.get(key)
-                kind = tuple if plan is None else record_type(plan.names, plan.types)
-                kinds[query] = kind
-            return Delta(query, sign, kind(row), instant)
+        def kind_of(query: str) -> RowKind:
+            key = fold(query)
+            plan = catalog.queries.get(key) or before.queries.get(key)
+            return tuple if plan is None else record_type(plan.names, plan.types)
 
-        return named
+        return Namer(kind_of)

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -88,7 +89,7 @@ class Player:
         self.console.print(Text(f"{clock}  {'; '.join(shown) or 'only the clock moves'}", "dim"))
         self._show(self.session.feed([*inputs, Advance(block.time)]))
 
-    def _show(self, deltas: list[Delta] | tuple[Delta, ...]) -> None:
+    def _show(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
             self.counts[delta.sign] += 1
             self.console.print(Text("    ").append_text(delta_text(self.session, delta)))

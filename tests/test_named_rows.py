@@ -5,6 +5,7 @@ import pickle
 import sys
 import typing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pandas
 import polars
@@ -15,7 +16,8 @@ import place
 from place.client import Client
 from place.connection import Connection
 from place.errors import ConfigurationError
-from place.model.delta import Delta
+from place.model.delta import FEW, Delta
+from place.model.reading import Reading
 from place.model.record import record_type
 from place.model.result import DeltaList, Result
 from place.model.tabular import SHOWN, Rows
@@ -126,3 +128,64 @@ def test_connect_is_typed_for_what_it_returns() -> None:
     names = {"Client": Client, "Connection": Connection, "Session": Session}
     kinds = [each.__annotations__["return"] for each in typing.get_overloads(place.connect)]
     assert [names[kind] for kind in kinds] == [Client, Connection, Session]
+
+
+@pytest.mark.parametrize("runtime", ["local", "spark"])
+def test_a_table_that_is_pushed_is_a_table_again_and_nothing_between(
+    runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Python object of a reading or of a delta is made until somebody asks for one."""
+    master = "local[1]" if runtime == "spark" else None
+    home = tmp_path / "home" if runtime == "spark" else None
+    with place.connect(home, master=master) as session:
+        session.sql(
+            "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE, kind STRING, ts TIMESTAMP);"
+            "REGISTER QUERY q AS SELECT id, kind, ts FROM Cars INSIDE (0, 0, 5, 5)"
+        )
+        ids = list(range(2 * FEW))
+        frames = [
+            pa.table(
+                {
+                    "id": ids,
+                    "x": [9.0 if number % 4 == left else 1.0 for number in ids],
+                    "y": [1.0] * len(ids),
+                    "kind": [(None, "a", "b")[number % 3] for number in ids],
+                    "ts": [NOON + timedelta(seconds=at + number // 500) for number in ids],
+                }
+            )
+            for at, left in ((0, 0), (10, 1))
+        ]
+        with monkeypatch.context() as patched:
+            patched.setattr(Reading, "__init__", _refused)
+            patched.setattr(Delta, "__new__", _refused)
+            pushed = [session.push("Cars", frame, time=frame["ts"][-1].as_py()) for frame in frames]
+            tables = [each.to_arrow() for each in pushed]
+            counts = [(len(each), each.taken, each.late) for each in pushed]
+        assert counts == [(1500, 2000, 0), (3000, 2000, 0)]
+        assert tables == [DeltaList(list(each)).to_arrow() for each in pushed]
+        assert tables[1].column("sign").to_pylist().count(-1) == 1500
+        assert pushed[0][0].row.as_dict() == {"id": 1, "kind": "a", "ts": NOON}
+
+
+def _refused(*_: object, **__: object) -> None:
+    raise AssertionError("made one by one")
+
+
+def test_deltas_are_read_like_a_list() -> None:
+    with place.connect() as session:
+        session.sql(
+            "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE);"
+            "REGISTER QUERY q AS SELECT id FROM Cars; REGISTER QUERY r AS SELECT x, id FROM Cars"
+        )
+        pushed = session.push("Cars", [(1, 2, 3), (4, 5, 6)], time=NOON)
+        told = [(delta.query, tuple(delta.row)) for delta in pushed]
+        assert told == [("q", (1,)), ("q", (4,)), ("r", (2.0, 1)), ("r", (5.0, 4))]
+        assert pushed == list(pushed)
+        assert list(pushed) == pushed
+        assert pushed != list(pushed)[1:]
+        assert pushed[1:3] == list(pushed)[1:3]
+        assert (pushed[-1], len(pushed), pushed[0] in pushed) == (list(pushed)[-1], 4, True)
+        assert [*pushed, *pushed] == pushed + pushed == list(pushed) + pushed
+        assert repr(pushed) == repr(list(pushed))
+        assert pushed.to_arrow().column("row").to_pylist()[3] == "[5.0, 4]"
+        assert pushed.to_arrow().column_names == ["query", "sign", "instant", "row"]

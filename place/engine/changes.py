@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from place.kernels.arrays import Longs
 from place.model.delta import FEW, Delta, Sign, difference
+from place.model.delta_columns import DeltaColumns, LazyDeltas
 from place.model.segment import ARROW
 from place.plan.query import Query
 
@@ -90,6 +91,46 @@ class Change:
             )
             for start, end in pairwise(cuts)
         ]
+
+
+class ChangedRows(LazyDeltas):
+    """The deltas of settled changes, in the order of their instants."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self._changes = [change for change in changes if len(change)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._changes))
+
+    def _read(self) -> list[Delta]:
+        deltas = [delta for change in self._changes for delta in change.deltas()]
+        deltas.sort(key=lambda delta: delta.instant)
+        return deltas
+
+    def columns(self) -> DeltaColumns | None:
+        queries = {query.name: query for change in self._changes for query in change.queries}
+        if len(queries) != 1:
+            return None
+        signs = [np.full(len(change), change.sign, np.int8) for change in self._changes]
+        instants = [
+            np.full(len(change), change.instants, np.int64)
+            if isinstance(change.instants, int)
+            else change.instants
+            for change in self._changes
+        ]
+        values = [
+            pa.chunked_array([_plain(column) for column in parts]).combine_chunks()
+            for parts in zip(*(change.columns for change in self._changes), strict=True)
+        ]
+        at = np.concatenate(instants)
+        order = np.argsort(at, kind="stable")
+        rows = pa.array(order)
+        return DeltaColumns(
+            next(iter(queries)),
+            pa.array(np.concatenate(signs)[order]),
+            pa.array(at[order]),
+            tuple(column.take(rows) for column in values),
+        )
 
 
 def settle(changes: Sequence[Change]) -> list[Change]:

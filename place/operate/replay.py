@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,7 +26,6 @@ from place.errors import ConfigurationError
 from place.model.delta import Delta
 from place.model.reading import Advance
 from place.model.schema import Stream
-from place.model.segment import read_segment
 from place.model.time import SECOND
 from place.operate.aside import complain
 from place.operate.options import add_spark_options, read_setup, spark_settings
@@ -115,7 +114,7 @@ class InProcess:
             for late in runtime.aside():
                 taken.rejected += late_readings(self._stream, late.table)
         else:
-            deltas = self._session.feed(read_segment(self._stream, table))
+            deltas = self._session.feed([Segment(self._stream.name, table)])
             taken.changelog = self._shown(deltas, tick)
         return taken
 
@@ -125,7 +124,7 @@ class InProcess:
         over = Advance(self._latest + self._stream.lateness, self._stream.name)
         return self._shown(self._session.feed([over]), tick)
 
-    def _shown(self, deltas: list[Delta], tick: int) -> pa.Table:
+    def _shown(self, deltas: Iterable[Delta], tick: int) -> pa.Table:
         groups: dict[str, list[Delta]] = {}
         for delta in deltas:
             groups.setdefault(delta.query, []).append(delta)

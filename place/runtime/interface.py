@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from place.engine.slices import Told
+from place.engine.slices import Segment, Told
 from place.errors import ConfigurationError
 from place.model.delta import Answer, Delta
 from place.model.reading import Input, Key
@@ -35,7 +35,9 @@ class TooManyRows(Exception):
         self.rows = rows
 
 
-Listener = Callable[[list[Delta]], object]
+Fed = Input | Segment
+"""Readings, one by one or by columns, and word of how far streams are."""
+Listener = Callable[[Sequence[Delta]], object]
 OnCommit = Callable[[Manifest], object]
 
 
@@ -69,10 +71,10 @@ class Runtime(Protocol):
         """Hold up ticks, so that a caller can read an answer and then get exactly the deltas that
         follow it."""
 
-    def change(self, catalog: Catalog) -> list[Delta]:
+    def change(self, catalog: Catalog) -> Sequence[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""
 
-    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+    def feed(self, inputs: Sequence[Fed]) -> Sequence[Delta]:
         """One tick: readings and advances in the source's order; the deltas that follow."""
 
     def answer(self, query: str) -> Answer:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from place.engine.answers import Answers, merge
-from place.engine.changes import Change, settle
+from place.engine.changes import Change, ChangedRows, settle
 from place.engine.checkpoint import Checkpoint, load_worker, save_worker
 from place.engine.columns import Dictionary
 from place.engine.compile import compile_query
@@ -21,7 +21,7 @@ from place.engine.worker import PROBE, Worker
 from place.model import deadline
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
-from place.model.reading import Advance, Input, Reading
+from place.model.reading import Reading
 from place.model.schema import Stream
 from place.model.segment import make_segment
 from place.plan.catalog import Catalog, fold
@@ -37,7 +37,7 @@ from place.runtime.durable.local_log import LocalLog
 from place.runtime.durable.run_files import RunFiles
 from place.runtime.durable.storage import Storage
 from place.runtime.intake.check import last_late
-from place.runtime.interface import Listener, Recalled, Runtime, check_rows
+from place.runtime.interface import Fed, Listener, Recalled, Runtime, check_rows
 from place.runtime.journal import FILE as JOURNAL
 from place.runtime.journal import Journal, replay
 from place.runtime.memory_archive import MemoryArchive
@@ -175,7 +175,7 @@ class LocalRuntime:
         """Ticks begin only when someone feeds."""
         return contextlib.nullcontext()
 
-    def change(self, catalog: Catalog) -> list[Delta]:
+    def change(self, catalog: Catalog) -> Sequence[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""
         before = self.catalog
         _, begun = catalog.queries.since(before.queries)
@@ -197,7 +197,7 @@ class LocalRuntime:
             self.repository.told(self._log.tick, catalog)
         return self._settled(found, caught_up)
 
-    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+    def feed(self, inputs: Sequence[Fed]) -> Sequence[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
         if self._log is None or self.repository is None:
             return self._take(inputs)
@@ -205,7 +205,7 @@ class LocalRuntime:
         self._append(told)
         self.repository.told(self._log.tick, self.catalog)
         began = time.perf_counter()
-        deltas = _deltas(self.take(told))
+        deltas = ChangedRows(self.take(told))
         self._log.count(told, time.perf_counter() - began)
         self._log.tend(self.workers, self._reasons)
         return deltas
@@ -262,7 +262,7 @@ class LocalRuntime:
         name = self.catalog.streams[fold(stream)].name
         return self._reasons.get(name) if self.statistics(name)["late"] else None
 
-    def _follow(self, catalog: Catalog) -> list[Delta]:
+    def _follow(self, catalog: Catalog) -> Sequence[Delta]:
         """Go over to a version that was accepted, however long it takes."""
         caught_up = self._caught_up(catalog)
         return self._settled(self._become(catalog, caught_up), caught_up)
@@ -294,14 +294,14 @@ class LocalRuntime:
 
     def _settled(
         self, found: Iterable[Found], caught_up: Mapping[str, CaughtUp] | None = None
-    ) -> list[Delta]:
+    ) -> Sequence[Delta]:
         settled = settle(merge(found, self._answers))
         if not caught_up:
-            return _deltas(settled)
+            return ChangedRows(settled)
         others, first = apart(settled, caught_up)
         for name, past in caught_up.items():
             others += past.told(first[name])
-        return _deltas(others)
+        return ChangedRows(others)
 
     def _probe(self, query: Query, most: int | None = None, seconds: float | None = None) -> Answer:
         tables = self.catalog.arrow_of
@@ -326,8 +326,8 @@ class LocalRuntime:
             self.workers = states.workers(self.catalog)
             raise
 
-    def _take(self, inputs: Sequence[Input]) -> list[Delta]:
-        return _deltas(self.take(told_of(self.catalog, inputs)))
+    def _take(self, inputs: Sequence[Fed]) -> Sequence[Delta]:
+        return ChangedRows(self.take(told_of(self.catalog, inputs)))
 
     def take(self, told: Sequence[Told]) -> list[Change]:
         """One tick by columns, in memory only: the settled changes that follow."""
@@ -403,14 +403,7 @@ def plan_of(runtime: Runtime, query: Query) -> Plan:
     return make_plan(query, runtime.analyze(query).knowledge if is_registered else None)
 
 
-def _deltas(changes: list[Change]) -> list[Delta]:
-    """The deltas of settled changes, in the order of their instants."""
-    deltas = [delta for change in changes for delta in change.deltas()]
-    deltas.sort(key=lambda delta: delta.instant)
-    return deltas
-
-
-def told_of(catalog: Catalog, inputs: Sequence[Input]) -> list[Told]:
+def told_of(catalog: Catalog, inputs: Sequence[Fed]) -> list[Told]:
     """Inputs as segments. Clocks are of one stream each, so that only its own order counts."""
     streams = {stream.name: stream for stream in catalog.streams.values()}
     told: list[Told] = []
@@ -418,7 +411,7 @@ def told_of(catalog: Catalog, inputs: Sequence[Input]) -> list[Told]:
     for item in inputs:
         if isinstance(item, Reading):
             waiting.setdefault(item.stream, []).append(item)
-        elif isinstance(item, Advance):
+        else:
             told += _segments(streams, waiting)
             told.append(item)
     return told + _segments(streams, waiting)

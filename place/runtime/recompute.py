@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from place.engine.slices import Segment
 from place.model.clock import Clocks
 from place.model.delta import Answer, Delta, difference
 from place.model.reading import Input, Reading
+from place.model.segment import read_segment
 from place.plan.catalog import Catalog, fold
 from place.plan.explain import Observed
 from place.plan.logical import Plan, initial
@@ -23,7 +25,7 @@ from place.plan.query import Query
 from place.runtime.archive import Archive
 from place.runtime.durable.home import Home
 from place.runtime.intake.check import late_reading
-from place.runtime.interface import Listener, Recalled, check_rows
+from place.runtime.interface import Fed, Listener, Recalled, check_rows
 from place.runtime.journal import Journal, replay
 from place.runtime.reference import Trace, World, answer, instants, objects
 from place.runtime.reference_past import ReferenceArchive, recalled
@@ -75,10 +77,16 @@ class ReferenceRuntime:
         self._journal.append_version(catalog.version)
         return self._become(catalog)
 
-    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+    def feed(self, inputs: Sequence[Fed]) -> list[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
-        self._journal.append(list(inputs))
-        return self._take(inputs)
+        one_by_one: list[Input] = []
+        for item in inputs:
+            if isinstance(item, Segment):
+                one_by_one += read_segment(self.world.stream(item.stream), item.table)
+            else:
+                one_by_one.append(item)
+        self._journal.append(one_by_one)
+        return self._take(one_by_one)
 
     def answer(self, query: str) -> Answer:
         """The answer at the last instant that was evaluated."""

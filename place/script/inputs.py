@@ -5,7 +5,7 @@ from __future__ import annotations
 from place.errors import ReadingError
 from place.model.reading import Reading
 from place.model.schema import Stream
-from place.runtime.intake.pushed import disappearance_of, readings_of
+from place.runtime.intake.pushed import disappearance_of, reading_of
 from place.script.blocks import ScriptReading
 from place.sql.dialect import parse_row
 
@@ -17,5 +17,4 @@ def make_input(stream: Stream, line: ScriptReading, time: int) -> Reading:
         if len(values) != 1:
             raise ReadingError("a disappearance has the key alone", hint="write Cars (1) disappear")
         return disappearance_of(stream, values[0], time)
-    (reading,) = readings_of(stream, [values], time, now=None)
-    return reading
+    return reading_of(stream, values, time, now=None)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from place.errors import ConfigurationError
 from place.model.delta import Delta
+from place.model.delta_columns import DeltaColumns, LazyDeltas
 from place.model.segment import ARROW
 from place.model.tabular import COLUMN_TYPES
 from place.model.types import Type
@@ -161,14 +162,44 @@ class TickDeltas:
         return whole.sort_by("position") if len(tables) > 1 else whole
 
 
+class KeptRows(LazyDeltas):
+    """The deltas of ticks, one tick after the other, as their files have them."""
+
+    def __init__(self, ticks: Iterable[TickDeltas]) -> None:
+        self._ticks = [tick for tick in ticks if tick.placed]
+
+    def __len__(self) -> int:
+        return sum(len(each.positions) for tick in self._ticks for each in tick.placed)
+
+    def _read(self) -> list[Delta]:
+        return [delta for tick in self._ticks for delta in tick.deltas()]
+
+    def columns(self) -> DeltaColumns | None:
+        """By columns, where the deltas of each tick are one piece."""
+        pieces = [each.piece for tick in self._ticks for each in tick.placed]
+        if len(pieces) != len(self._ticks) or len({piece.names for piece in pieces}) != 1:
+            return None
+        first = pieces[0]
+        if len(first.names) != 1 or any(piece.types != first.types for piece in pieces):
+            return None
+        parts = [
+            [piece.signs, piece.instants, *(_spelled(column) for column in piece.columns)]
+            for piece in pieces
+        ]
+        signs, instants, *values = (pa.concat_arrays(each) for each in zip(*parts, strict=True))
+        return DeltaColumns(first.names[0], signs, instants, tuple(values))
+
+
+def _spelled(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
 def _typed(piece: Piece) -> Iterable[tuple[pa.Array, Type]]:
     return zip(piece.columns, piece.types, strict=True)
 
 
 def _shown(values: pa.Array, kind: Type) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return values.cast(_SHOWN[kind])
+    return _spelled(values).cast(_SHOWN[kind])
 
 
 def _positions(pieces: Sequence[Piece]) -> list[NDArray[np.int64]]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from place.errors import ReadingError
 from place.model.reading import Reading
 from place.model.schema import Stream
-from place.model.segment import read_segment
+from place.model.segment import read_segment, segment_schema
 from place.model.types import Moment, Type, ValueMismatch, coerce, shown
 from place.runtime.intake.check import (
     OP,
@@ -57,14 +57,14 @@ def moment_of(time: Moment) -> int:
     return int(moment)
 
 
-def readings_of(
+def segment_of(
     stream: Stream,
     data: Any,
     time: int | None,
     *,
     now: Callable[[], int] | None = wall_clock,
-) -> list[Reading]:
-    """The readings of pushed data, or a ReadingError for the first one that is wrong.
+) -> pa.Table:
+    """The segment of pushed data, or a ReadingError for the first reading that is wrong.
 
     `time` is that of readings without one. `now` is the clock by which the future is judged, if
     the stream has the option `max_future`; None for what is no news.
@@ -76,7 +76,7 @@ def readings_of(
     rows = [] if table is not None else _rows_of(data)
     if stream.time is None and time is None:
         if not rows and (table is None or not len(table[1])):
-            return []
+            return segment_schema(stream.columns).empty_table()
         raise ReadingError(
             f'a reading of stream "{stream.name}" has no time', hint="give one: push(…, time=…)"
         )
@@ -86,7 +86,19 @@ def readings_of(
         routed = _check_frame(stream, *table, time, latest)
     for rejected in routed.rejected[:1]:
         raise wrong_row(rejected)
-    return read_segment(stream, routed.segment)
+    return routed.segment
+
+
+def reading_of(
+    stream: Stream,
+    data: Any,
+    time: int | None,
+    *,
+    now: Callable[[], int] | None = wall_clock,
+) -> Reading:
+    """The one reading of pushed data, or a ReadingError."""
+    (reading,) = read_segment(stream, segment_of(stream, [data], time, now=now))
+    return reading
 
 
 def check_rows(

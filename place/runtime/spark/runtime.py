@@ -24,7 +24,6 @@ from place.engine.slices import Told
 from place.errors import ConfigurationError, PlaceError
 from place.model.deadline import OutOfTime
 from place.model.delta import Answer, Delta
-from place.model.reading import Input
 from place.model.schema import Sink, Stream
 from place.model.time import BEGINNING
 from place.plan.catalog import Catalog, fold
@@ -33,7 +32,7 @@ from place.plan.logical import Plan
 from place.plan.past import Question
 from place.plan.query import Query
 from place.runtime.archive import Archive
-from place.runtime.durable.deltas import Deltas
+from place.runtime.durable.deltas import Deltas, KeptRows
 from place.runtime.durable.home import Home
 from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.lease import Lease
@@ -45,7 +44,7 @@ from place.runtime.durable.takeover import cells_of, held, root_of
 from place.runtime.durable.told import packed_told
 from place.runtime.intake.check import Rejected
 from place.runtime.intake.quarantine import unpack
-from place.runtime.interface import DurableRuntime, Listener, OnCommit, Recalled
+from place.runtime.interface import DurableRuntime, Fed, Listener, OnCommit, Recalled
 from place.runtime.local import plan_of, told_of
 from place.runtime.spark.archived_ticks import open_repository
 from place.runtime.spark.changes import changes_of
@@ -273,20 +272,21 @@ class SparkRuntime:
 
     # The runtime's interface
 
-    def change(self, catalog: Catalog) -> list[Delta]:
+    def change(self, catalog: Catalog) -> Sequence[Delta]:
         """Make a new version of the catalog effective and durable; the deltas that it causes."""
         with self._owned(), self.ingest.lock:  # readings are of the streams that they were for
-            deltas: list[Delta] = []
+            done: list[Manifest] = []
             while (manifest := self.pump()) is not None:
-                deltas += self._deltas(manifest)
+                done.append(manifest)
             _, begun = catalog.queries.since(self.catalog.queries)
             self._store.save(self.catalog, catalog)
             try:
-                deltas += self._deltas(self._adopt(catalog, current().seconds if begun else None))
+                done.append(self._adopt(catalog, current().seconds if begun else None))
             except OutOfTime:
-                if self.listener is not None and deltas:
-                    self.listener(deltas)  # nobody gets them by this call
+                if self.listener is not None and any(manifest.deltas for manifest in done):
+                    self.listener(self._deltas(*done))  # nobody gets them by this call
                 raise
+            deltas = self._deltas(*done)
         self.sources.follow()
         return deltas
 
@@ -312,7 +312,7 @@ class SparkRuntime:
             self.deliveries.follow()
         return manifest
 
-    def feed(self, inputs: Sequence[Input]) -> list[Delta]:
+    def feed(self, inputs: Sequence[Fed]) -> Sequence[Delta]:
         """One tick: take readings and advances in the source's order; the deltas that follow."""
         with self._owned():
             self.check_sinks()
@@ -320,25 +320,25 @@ class SparkRuntime:
             if size_of(told) <= self.pipeline.small:
                 return self._feed_few(told)
             written = self.ingest.write_in_parts(told)
-            deltas: list[Delta] = []
+            done: list[Manifest] = []
             try:
                 while not self._has_taken(written[-1].number):
                     manifest = self.pump()
                     assert manifest is not None
-                    deltas += self._deltas(manifest)
+                    done.append(manifest)
             except PlaceError:
                 for logged in written:  # and whoever pushed it is told
                     if not self._has_taken(logged.number) and not self.pipeline.is_over:
                         self.ingest.withdraw(logged)
                 raise
-            return deltas
+            return self._deltas(*done)
 
-    def _feed_few(self, told: Sequence[Told]) -> list[Delta]:
+    def _feed_few(self, told: Sequence[Told]) -> Sequence[Delta]:
         """A tick of readings that need no file of their own, after all that waits."""
-        deltas: list[Delta] = []
+        done: list[Manifest] = []
         while (manifest := self.pump()) is not None:
-            deltas += self._deltas(manifest)
-        return deltas + self._deltas(self.tick(Entry([EnclosedInput(packed_told(told))])))
+            done.append(manifest)
+        return self._deltas(*done, self.tick(Entry([EnclosedInput(packed_told(told))])))
 
     def _has_taken(self, number: int) -> bool:
         return self.pipeline.last is not None and self.pipeline.last.ingest >= number
@@ -435,8 +435,9 @@ class SparkRuntime:
         (rows,) = self.pipeline.probe(self.catalog, [query], most, seconds)
         return Counter(rows)
 
-    def _deltas(self, manifest: Manifest) -> list[Delta]:
-        return self.deltas.of(manifest).deltas()
+    def _deltas(self, *done: Manifest) -> KeptRows:
+        """The deltas of ticks, read while they are kept for sure."""
+        return KeptRows(map(self.deltas.of, done))
 
     # Ticks that neither a statement nor a push makes
 
