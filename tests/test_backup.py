@@ -15,12 +15,11 @@ import pytest
 import place
 from place.cli import main
 from place.errors import ConfigurationError
-from place.model.segment import make_segment
 from place.runtime.durable import backup
 from place.runtime.durable.backup import back_up, check, read_listing, restore
 from place.runtime.durable.gate import Gate
 from place.runtime.durable.storage import Damaged, Storage
-from place.runtime.intake.pushed import readings_of
+from place.runtime.intake.pushed import segment_of
 from place.runtime.interface import tick_of
 from place.server.store import ServerStore
 from place.session import Session
@@ -136,7 +135,7 @@ def test_acknowledged_readings_that_wait_are_in_it(tmp_path: Path) -> None:
         runtime = runtime_of(session)
         stream = session.stream("Cars")
         rows = [reading(1, 1, 1, 1), reading(2, 1, 1, 2), reading(3, 9, 9, 3)]
-        runtime.accept(stream, make_segment(stream, list(readings_of(stream, rows, None))))
+        runtime.accept(stream, segment_of(stream, rows, None))
         back_up(home, file)
     restore(file, again)
     with opened(again) as session:

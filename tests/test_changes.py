@@ -12,11 +12,12 @@ import place
 from place.engine.changes import Change, settle
 from place.model.delta import FEW, Delta, Sign
 from place.model.reading import Advance
+from place.model.segment import read_segment
 from place.plan.query import Query
 from place.runtime.durable.deltas import TickDeltas
 from place.runtime.durable.outbox import changes_of, post, read_outbox, write_outbox
 from place.runtime.durable.storage import Storage
-from place.runtime.intake.pushed import readings_of
+from place.runtime.intake.pushed import segment_of
 from place.runtime.local import LocalRuntime, told_of
 from place.runtime.tables import TableLoader
 from place.session import Session
@@ -106,7 +107,8 @@ def test_whoever_applies_the_deltas_of_a_long_tick_in_order_never_misses_a_row(
             for instant in range(800)
             for car, x in zip(chance.integers(0, 9, 3), chance.uniform(0, 10, 3), strict=True)
         ]
-        readings = list(readings_of(session.stream("Cars"), rows, None))
+        stream = session.stream("Cars")
+        readings = read_segment(stream, segment_of(stream, rows, None))
         told = told_of(session.catalog, [*readings, Advance(800_000, "Cars")])
         changes = runtime.take(told)
     assert sum(map(len, changes)) > FEW

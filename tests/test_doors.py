@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 
 import place
+from place.engine.slices import Segment
 from place.errors import ReadingError
 from place.model.reading import Advance, Input, Reading
+from place.model.segment import read_segment
 from place.model.time import parse_timestamp
 from place.model.types import Type
 from place.runtime.intake.pushed import MOMENT_EXPECTED
@@ -32,10 +34,15 @@ OTHERS: dict[str, Any] = {"id": [7, 8], "x": [1.5, 2.5], "y": [2, 3]}
 
 
 class Listening(Session):
-    """A session that keeps what it is fed."""
+    """A session that keeps what it is fed, one by one."""
 
     def feed(self, inputs: Any) -> Any:
-        self.fed: list[Input] = list(inputs)
+        self.fed: list[Input] = []
+        for item in inputs:
+            if isinstance(item, Segment):
+                self.fed += read_segment(self.stream(item.stream), item.table)
+            else:
+                self.fed.append(item)
         return super().feed(inputs)
 
 

@@ -25,7 +25,7 @@ from place.runtime.durable.kept_ticks import Keep
 from place.runtime.durable.sinks import WebhookTarget
 from place.runtime.durable.storage import StorageFault, StorageFull
 from place.runtime.durable.webhook import signature
-from place.runtime.intake.pushed import readings_of
+from place.runtime.intake.pushed import segment_of
 from place.runtime.interface import tick_of
 from place.runtime.repository.amend import Amended
 from place.runtime.spark import deliver, pipeline
@@ -336,7 +336,7 @@ def test_an_empty_batch_is_a_tick_of_several_cells_too(tmp_path: Path) -> None:
 def accept(session: Session, *cars: tuple[Any, ...]) -> None:
     """Readings that are acknowledged and wait for a tick."""
     stream = session.stream("Cars")
-    table = make_segment(stream, list(readings_of(stream, cars, None)))
+    table = segment_of(stream, cars, None)
     runtime_of(session).accept(stream, table)
 
 

@@ -17,10 +17,9 @@ import pytest
 import websockets.exceptions
 
 from place.errors import ConfigurationError
-from place.model.segment import make_segment
 from place.model.time import format_timestamp
 from place.runtime.durable.kept_ticks import Keep
-from place.runtime.intake.pushed import readings_of
+from place.runtime.intake.pushed import segment_of
 from place.runtime.interface import tick_of
 from place.server.access import Who
 from place.server.encode import INITIAL, LAST, Message, whole_answer
@@ -466,7 +465,7 @@ def test_deltas_are_kept_for_a_webhook_whoever_opens_the_home(
         for car in range(2, 7):
             session.push("Cars", [late(car)], time=late(car)[3])
         stream = session.stream("Cars")
-        accepted = make_segment(stream, list(readings_of(stream, [late(7), late(8)], None)))
+        accepted = segment_of(stream, [late(7), late(8)], None)
         runtime_of(session).accept(stream, accepted)
     receiver = Receiver(port)
     with serving(home, SETUP, idle=0, keep=keep) as running:
