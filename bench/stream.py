@@ -79,6 +79,8 @@ class Figures:
 
     `ratio` says how many times as fast as the rival the engine is. `deltas` are those of all
     queries; `left_out` are queries that were not compared because a reading is on their edge.
+    `pushed_per_s` are readings a second through `Session.push`, as a table of Arrow, with all its
+    checks, until their deltas are counted.
     """
 
     readings: int
@@ -88,6 +90,7 @@ class Figures:
     moving: int
     beside: str
     readings_per_s: float
+    pushed_per_s: float
     instants: int
     deltas: int
     seconds: float
@@ -115,7 +118,7 @@ def measure(setting: Setting, console: Console, repetitions: int = 3) -> Figures
     readings, rival = readings_of(setting, setting.readings), rival_of(setting)
     rival.find(readings_of(setting, few[0], seed=2))
     calibration = calibrate()
-    times: dict[str, list[float]] = {"place": [], "rival": [], "register": []}
+    times: dict[str, list[float]] = {"place": [], "pushed": [], "rival": [], "register": []}
     deltas = left_out = 0
     for number in range(repetitions):
         console.print(f"session {number + 1} of {repetitions} …")
@@ -123,6 +126,8 @@ def measure(setting: Setting, console: Console, repetitions: int = 3) -> Figures
             seconds, deltas, changes = take(session, readings)
         times["place"].append(seconds)
         times["register"].append(register)
+        with opened(setting) as (session, _):
+            times["pushed"].append(push(session, readings, deltas))
         start = time.perf_counter()
         found = rival.find(readings)
         times["rival"].append(time.perf_counter() - start)
@@ -136,6 +141,7 @@ def measure(setting: Setting, console: Console, repetitions: int = 3) -> Figures
         moving=setting.moving,
         beside=", ".join(setting.beside),
         readings_per_s=len(readings) / seconds,
+        pushed_per_s=len(readings) / median(times["pushed"]),
         instants=len(np.unique(readings.times)),
         deltas=deltas,
         seconds=seconds,
@@ -210,6 +216,18 @@ def take(session: Session, readings: Readings) -> tuple[float, int, list[Change]
     if (counts["readings"], counts["late"]) != (len(readings), 0):
         raise InternalError(f"of {len(readings):,} readings, the engine took {counts}")
     return seconds, deltas, changes
+
+
+def push(session: Session, readings: Readings, wanted: int) -> float:
+    """Seconds for all readings through the door that everybody has."""
+    columns = session.stream("Cabs").columns
+    table = readings.as_segment(columns).select([column.name for column in columns])
+    start = time.perf_counter()
+    deltas = len(session.push("Cabs", table, time=int(readings.times[-1])))
+    seconds = time.perf_counter() - start
+    if deltas != wanted:
+        raise InternalError(f"{wanted:,} deltas of the engine, {deltas:,} of a push")
+    return seconds
 
 
 def deltas_of(changes: Sequence[Change]) -> Deltas:
