@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from place.errors import ConfigurationError
 from place.model.delta import Delta
+from place.model.delta_columns import LazyDeltas
 from place.model.record import record_type
 from place.model.result import DeltaList, Namer, RowKind
 from place.plan.catalog import Catalog, fold
@@ -113,18 +114,17 @@ class Subscriptions:
 
     def deliver(self, catalog: Catalog, deltas: Sequence[Delta]) -> DeltaList:
         """Give deltas to those who subscribed; the same deltas, with names."""
-        named = DeltaList(deltas, self.namer(catalog))
-        by_query: dict[str, list[Delta]] = {}
-        if self._all:
-            for delta in named:
-                by_query.setdefault(delta.query, []).append(delta)
+        namer = self.namer(catalog)
+        by_query: dict[str, list[Delta]] = {query.name: [] for query, _ in self._all}
+        for delta in _of(deltas, by_query):
+            by_query[delta.query].append(namer(delta))
         for query, subscription in self._all:
-            subscription.offer(by_query.get(query.name, []))
+            subscription.offer(by_query[query.name])
             if catalog.queries.get(fold(query.name)) is not query:
                 subscription.end(ConfigurationError(f'{query.kind} "{query.name}" was dropped'))
         self._all = [each for each in self._all if not each[1].is_over]
         self._before = catalog
-        return named
+        return DeltaList(deltas, namer)
 
     def namer(self, catalog: Catalog) -> Namer:
         """What gives rows the names of their query's columns, where they are known.
@@ -139,3 +139,10 @@ class Subscriptions:
             return tuple if plan is None else record_type(plan.names, plan.types)
 
         return Namer(kind_of)
+
+
+def _of(deltas: Sequence[Delta], queries: Collection[str]) -> Sequence[Delta]:
+    """The deltas of some queries; those of others need not be made."""
+    if isinstance(deltas, LazyDeltas):
+        return deltas.of(queries)
+    return [delta for delta in deltas if delta.query in queries]

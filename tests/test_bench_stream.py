@@ -19,8 +19,8 @@ from place.model.shape import Circle, contains
 from place.model.space import Space
 from place.model.time import SECOND
 
-KEYS = """readings queries shape space readings_per_s pushed_per_s instants deltas seconds baseline_s ratio
-    register_s calibration_s""".split()
+KEYS = """readings queries shape space readings_per_s pushed_per_s instants deltas seconds
+    baseline_s ratio register_s calibration_s""".split()
 FEW = stream.Setting(readings=1_200, queries=40)
 
 

@@ -189,3 +189,23 @@ def test_deltas_are_read_like_a_list() -> None:
         assert repr(pushed) == repr(list(pushed))
         assert pushed.to_arrow().column("row").to_pylist()[3] == "[5.0, 4]"
         assert pushed.to_arrow().column_names == ["query", "sign", "instant", "row"]
+
+
+def test_a_subscription_makes_only_the_deltas_of_its_query() -> None:
+    with place.connect() as session:
+        session.sql(
+            "CREATE STREAM Cars (id BIGINT KEY, x DOUBLE, y DOUBLE);"
+            "REGISTER QUERY low AS SELECT id FROM Cars INSIDE (0, 0, 9, 9);"
+            "REGISTER QUERY high AS SELECT id FROM Cars INSIDE (10, 10, 9999, 9999);"
+            "REGISTER QUERY far AS SELECT id, x FROM Cars INSIDE (1500, 1500, 9999, 9999)"
+        )
+        subscribed = [session.subscribe(query) for query in ("low", "far")]
+        numbers = [float(number) for number in range(2 * FEW)]
+        pushed = session.push(
+            "Cars", pa.table({"id": range(2 * FEW), "x": numbers, "y": numbers}), time=NOON
+        )
+        low, far = (list(each) for each in subscribed)
+        assert [delta.row.id for delta in low] == list(range(10))
+        assert [tuple(delta.row) for delta in far] == [(n, float(n)) for n in range(1500, 2000)]
+        assert low == [delta for delta in pushed if delta.query == "low"]
+        assert far == [delta for delta in pushed if delta.query == "far"]

@@ -9,7 +9,7 @@ region.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 
@@ -103,9 +103,10 @@ class ChangedRows(LazyDeltas):
         return sum(map(len, self._changes))
 
     def _read(self) -> list[Delta]:
-        deltas = [delta for change in self._changes for delta in change.deltas()]
-        deltas.sort(key=lambda delta: delta.instant)
-        return deltas
+        return _in_order(self._changes)
+
+    def of(self, queries: Collection[str]) -> list[Delta]:
+        return _in_order([part for change in self._changes for part in _of(change, queries)])
 
     def columns(self) -> DeltaColumns | None:
         queries = {query.name: query for change in self._changes for query in change.queries}
@@ -131,6 +132,21 @@ class ChangedRows(LazyDeltas):
             pa.array(at[order]),
             tuple(column.take(rows) for column in values),
         )
+
+
+def _in_order(changes: Sequence[Change]) -> list[Delta]:
+    deltas = [delta for change in changes for delta in change.deltas()]
+    deltas.sort(key=lambda delta: delta.instant)
+    return deltas
+
+
+def _of(change: Change, queries: Collection[str]) -> list[Change]:
+    """The rows of a change that are of some queries."""
+    wanted = [owner for owner, query in enumerate(change.queries) if query.name in queries]
+    if len(wanted) in (0, len(change.queries)):
+        return [change] if wanted else []
+    assert change.owners is not None
+    return [change.take(np.flatnonzero(np.isin(change.owners, wanted)))]
 
 
 def settle(changes: Sequence[Change]) -> list[Change]:

@@ -8,7 +8,7 @@ needs none. So a runtime gives out columns, and the rows are made when they are 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, overload
 
@@ -35,6 +35,10 @@ class LazyDeltas(Sequence[Delta], ABC):
     @abstractmethod
     def _read(self) -> list[Delta]:
         """Make all of them."""
+
+    @abstractmethod
+    def of(self, queries: Collection[str]) -> list[Delta]:
+        """Those of some queries, made one by one; the others stay as they are."""
 
     @abstractmethod
     def columns(self) -> DeltaColumns | None:

@@ -7,7 +7,7 @@ gets each delta once, however often it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -173,6 +173,10 @@ class KeptRows(LazyDeltas):
 
     def _read(self) -> list[Delta]:
         return [delta for tick in self._ticks for delta in tick.deltas()]
+
+    def of(self, queries: Collection[str]) -> list[Delta]:
+        names = set(queries)
+        return [each.delta for tick in self._ticks for each in tick.numbered(names)]
 
     def columns(self) -> DeltaColumns | None:
         """By columns, where the deltas of each tick are one piece."""
