@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,10 @@ def share(text: str) -> float:
 
 
 def tell(title: str, figures: Sequence[Mapping[str, float | str]], file: Path | None) -> None:
-    """A row for each figure and a column for each setting; JSON is one object, or a list."""
+    """A row for each figure and a column for each setting; JSON is one object, or a list.
+
+    What could not be measured in so short a run is a dash, and null in JSON.
+    """
     table = Table(title=f"place bench {title}", title_justify="left")
     table.add_column("figure")
     for _ in figures:
@@ -40,16 +44,27 @@ def tell(title: str, figures: Sequence[Mapping[str, float | str]], file: Path | 
         table.add_row(name, *(_shown(found[name]) for found in figures))
     Console(highlight=False).print(table)
     if file is not None:
-        data: Any = figures[0] if len(figures) == 1 else figures
+        known = [{name: _known(value) for name, value in found.items()} for found in figures]
+        data: Any = known[0] if len(known) == 1 else known
         try:
             file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
         except OSError as error:
             raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
 
 
+def _known(value: float | str) -> float | str | None:
+    """
+    >>> _known(1.5), _known(float("nan"))
+    (1.5, None)
+    """
+    return value if isinstance(value, str) or math.isfinite(value) else None
+
+
 def _shown(value: float | str) -> str:
     if isinstance(value, str):
         return value
+    if _known(value) is None:
+        return "–"
     if isinstance(value, int) or value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
