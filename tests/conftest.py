@@ -29,8 +29,9 @@ if not SEARCHES:
     settings.load_profile("the same in each run")
 
 LONGEST = (
-    *("killed", "scripts", "local", "web_objects", "web", "map_alerts", "spark_scripts"),
-    *("join_search", "kafka", "past_search", "deadline", "demo", "language_search", "map"),
+    *("killed", "web", "spark_scripts", "join_search", "local", "repository", "scripts"),
+    *("web_objects", "kafka", "past_search", "rescale", "package", "map_alerts", "deadline"),
+    *("demo", "language_search", "map", "web_phone", "disk_store", "prompt", "progressive"),
     *("server_killed", "server_quotas", "local_search", "keyless_search", "pipeline_faults"),
     *("standing_cells", "trigger_search", "server_access", "box_join", "shared_storage"),
     *(
@@ -38,7 +39,6 @@ LONGEST = (
         "backup",
         "server_tenants",
         "notebooks",
-        "package",
         "answer_sinks",
         "past_jobs",
         "recipes",
@@ -46,8 +46,6 @@ LONGEST = (
         "pipeline",
         "java",
         "papers",
-        "prompt",
-        "progressive",
     ),
 )
 """Files that take longest, which begin first: a process gets a whole file, and the one that would

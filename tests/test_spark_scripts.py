@@ -1,6 +1,6 @@
 """The scripts on the runtime on Spark: what the local runtime passes, it passes.
 
-A tick on Spark takes its time: `make test` runs one script of sixteen and all that recover, each in
+A tick on Spark takes its time: `make test` runs one script of twenty-four and all that recover, each in
 one of the ways, neighbours in different ones; `make test-all` runs all scripts in all of them.
 """
 
@@ -22,7 +22,7 @@ WAYS = [("1x1", "each"), ("2x2", "random:1"), ("1x2", "random:1"), ("2x2", "each
 
 def chosen() -> Iterator[ParameterSet]:
     for number, (path, way) in enumerate(zip(SCRIPTS, cycle(WAYS), strict=False)):
-        is_short = number % 16 == 0 or path.parent.name == "recovery" or path.stem == "late"
+        is_short = number % 24 == 0 or path.parent.name == "recovery" or path.stem == "late"
         marks = () if is_short else (pytest.mark.long,)
         yield pytest.param(path, way, marks=marks, id=f"{path.parent.name}/{path.stem}")
 
