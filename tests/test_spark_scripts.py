@@ -1,7 +1,7 @@
 """The scripts on the runtime on Spark: what the local runtime passes, it passes.
 
-A tick on Spark takes its time: `make test` runs one script of twenty-four and all that recover, each in
-one of the ways, neighbours in different ones; `make test-all` runs all scripts in all of them.
+A tick on Spark takes its time: `make test` runs one script of twenty-four and all that recover,
+each in one of the ways, neighbours in different ones; `make test-all` runs all of them in all ways.
 """
 
 from collections.abc import Iterator
