@@ -128,7 +128,7 @@ class StoredObjects:
             numbers, texts = self._asked(asked)
             for run in self.runs:
                 _, rows = run.find(self._files, numbers, texts)
-                rows = np.sort(rows[run.live[rows]])
+                rows = np.sort(run.still(rows))
                 for block in np.unique(rows // BLOCK).tolist():
                     table, live = run.block(self._files, block)
                     chosen = np.flatnonzero(np.isin(live, rows))
