@@ -63,12 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.seed,
     )
     found = {mode: measured_apart(setting, mode) for mode in OPTIONS}
-    names = ("before", "resident", "peak", "in memory", "on disk", "seconds", "rows", "answers")
+    sizes = ("before", "resident", "peak", "libraries")
+    names = (*sizes, "in memory", "on disk", "seconds", "rows", "answers")
     table = Table("retain", *names, box=None)
     for mode, figures in found.items():
         table.add_row(
             mode,
-            *(f"{value:,.0f}" for value in (figures.before, figures.resident, figures.peak)),
+            *(f"{getattr(figures, name):,.0f}" for name in sizes),
             *(f"{value:,}" for value in (figures.in_memory, figures.on_disk)),
             f"{figures.seconds:.1f}",
             f"{figures.rows:,}",
