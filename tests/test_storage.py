@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from place.errors import ConfigurationError
-from place.runtime.durable.object_store import shown
+from place.runtime.durable.address import shown
 from place.runtime.durable.storage import Storage, StorageFault, part_of
 from tests.harness.object_store import SECRET, Bucket
 

@@ -124,9 +124,12 @@ class Reserve:
     ) -> None:
         """Let go of objects that lead no region and that no region is near; write what waits, if
         it is time. `holds_all` says that queries need all objects."""
-        gone = NOBODY
-        if not holds_all:
-            gone = self._unreached(joins, tick, has_moved)
+        self._hand_over(NOBODY if holds_all else self._unreached(joins, tick, has_moved))
+        if self.disk.is_due(instant):
+            self.disk.flush(instant)
+
+    def _hand_over(self, gone: Longs) -> None:
+        """The disk gets the objects at these slots, and forgets those that memory holds now."""
         messages = self._messages(gone)
         if len(gone):
             self._store.evict(gone)
@@ -135,8 +138,6 @@ class Reserve:
         if len(others):
             self.disk.forget(others)
         self.disk.put(self._stored(messages, absent))
-        if self.disk.is_due(instant):
-            self.disk.flush(instant)
 
     def _unreached(
         self, joins: Mapping[JoinKey, RegionJoin], tick: Versions | None, has_moved: bool

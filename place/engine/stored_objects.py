@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from place.engine.columns import Columns, Dictionary
+from place.engine.given_back import give_back
 from place.engine.objects import Messages, Objects
 from place.engine.store_files import StoreFiles
 from place.engine.stored_run import BLOCK, StoredRun, numbers_of, write_run
@@ -32,6 +33,8 @@ LARGEST = 1 << 19
 """Runs are put together as long as they have no more rows than this."""
 FEW = 8
 """So many boxes are simply compared with all places."""
+PIECE = 1 << 15
+"""Of more boxes, so many places are compared at a time; more, if there are many boxes to sort."""
 ALIKE = 4
 """So many runs of about one size become one."""
 
@@ -128,7 +131,7 @@ class StoredObjects:
             numbers, texts = self._asked(asked)
             for run in self.runs:
                 _, rows = run.find(self._files, numbers, texts)
-                rows = np.sort(rows[run.live[rows]])
+                rows = np.sort(run.still(rows))
                 for block in np.unique(rows // BLOCK).tolist():
                     table, live = run.block(self._files, block)
                     chosen = np.flatnonzero(np.isin(live, rows))
@@ -171,13 +174,16 @@ class StoredObjects:
         """Write what waits, and put runs together that are small, or of which little counts."""
         self._mark()
         self.flushed = instant
+        self._write_waiting()
+        self._tidy()
+
+    def _write_waiting(self) -> None:
         alive = np.flatnonzero(self.waiting.alive[: self.waiting.size])
         if len(alive):
             table = self._table(self._waiting_at(alive))
             self.runs.append(write_run(self._files, self._stream, table))
         self.waiting = Objects(self._stream, self._dictionary)
         self._marked = 0
-        self._tidy()
 
     def _mark(self) -> None:
         """Mark what is superseded by what waits."""
@@ -214,7 +220,12 @@ class StoredObjects:
         return not self.lasts(np.array([run.latest]), self._oldest).any()
 
     def _join(self, runs: Sequence[StoredRun]) -> None:
-        """Make one run of several."""
+        """Make one run of several. This takes far more memory than all else that a cell does with
+        its disk store, and then none of it."""
+        self._write_together(runs)
+        give_back()
+
+    def _write_together(self, runs: Sequence[StoredRun]) -> None:
         tables = [table for run in runs for _, table, _ in self._blocks(None, [run])]
         joined = pa.concat_tables(tables)
         joined = joined.filter(pa.array(self.lasts(_times(joined), self._oldest)))
@@ -349,11 +360,12 @@ def inside_boxes(places: Floats, boxes: Floats) -> Bools:
             x, y = places[:, 0], places[:, 1]
             found |= (x >= x1) & (x <= x2) & (y >= y1) & (y <= y2)
         return found
-    points = np.full((len(places), 4), np.nan)
-    points[:, :2] = places
     now = np.concatenate([boxes, np.full((len(boxes), 4), np.nan)], axis=1)
-    modes = np.full(len(boxes), TOUCHED, np.uint8)
-    changed = np.ones(len(places), np.bool_)
-    pairs = match_bulk(points, now, modes, changed, np.zeros(len(boxes), np.bool_))
-    found[pairs.points] = True
+    modes, still = np.full(len(boxes), TOUCHED, np.uint8), np.zeros(len(boxes), np.bool_)
+    size = max(PIECE, 8 * len(boxes))
+    for low in range(0, len(places), size):
+        some = places[low : low + size]
+        points = np.concatenate([some, np.full((len(some), 2), np.nan)], axis=1)
+        pairs = match_bulk(points, now, modes, np.ones(len(some), np.bool_), still)
+        found[pairs.points.astype(np.int64) + low] = True
     return found

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from place.engine.slices import text_hashes
 from place.engine.store_files import StoreFiles
-from place.kernels.arrays import Bools, Floats, Longs
+from place.kernels.arrays import Bools, Bytes, Floats, Longs
 from place.kernels.hilbert import hilbert_order
 from place.model.schema import Stream
 from place.model.types import Type
@@ -31,13 +31,16 @@ NOTHING = np.empty(0, np.int64)
 class StoredRun:
     """Where the blocks of a run are, and which of its rows still count.
 
-    `rows_at` and `keys_at` have for each block its first byte and its size; `boxes` are the bounds
-    of the positions in each block of rows (NaN where it has none), `key_bounds` the lowest and the
-    highest number of a key in each block of keys. `latest` is the time of the last reading.
+    `live` has a bit for each of its `size` rows, as NumPy packs them: there are as many as objects
+    on the disk. `rows_at` and `keys_at` have for each block its first byte and its size; `boxes`
+    are the bounds of the positions in each block of rows (NaN where it has none), `key_bounds` the
+    lowest and the highest number of a key in each block of keys. `latest` is the time of the last
+    reading.
     """
 
     name: str
-    live: Bools
+    size: int
+    live: Bytes
     latest: int
     rows_at: Longs
     boxes: Floats
@@ -45,21 +48,30 @@ class StoredRun:
     key_bounds: Longs
 
     def __post_init__(self) -> None:
-        self.count = int(np.count_nonzero(self.live))
+        self.count = int(np.bitwise_count(self.live).sum())
         """How many rows still count."""
 
     def __len__(self) -> int:
-        return len(self.live)
+        return self.size
 
     def supersede(self, rows: Longs) -> None:
         """These rows count no more."""
-        self.live[rows] = False
-        self.count = int(np.count_nonzero(self.live))
+        gone = np.zeros(self.size, np.bool_)
+        gone[rows] = True
+        self.live &= ~np.packbits(gone)
+        self.count = int(np.bitwise_count(self.live).sum())
+
+    def still(self, rows: Longs) -> Longs:
+        """Those of these rows that still count."""
+        bits = self.live[rows >> 3] << (rows & 7).astype(np.uint8)
+        found: Longs = rows[bits & 0x80 > 0]
+        return found
 
     def block(self, files: StoreFiles, number: int) -> tuple[pa.Table, Longs]:
         """The rows of a block that still count, and their numbers."""
         low = number * BLOCK
-        rows = np.flatnonzero(self.live[low : low + BLOCK])
+        bits = np.unpackbits(self.live[low // 8 : -(-(low + BLOCK) // 8)])
+        rows = np.flatnonzero(bits[low % 8 :][:BLOCK])
         if not len(rows):
             return pa.table({}), rows
         first, size = self.rows_at[number].tolist()
@@ -137,7 +149,8 @@ def write_run(files: StoreFiles, stream: Stream, table: pa.Table) -> StoredRun:
     ends = [(low, min(low + KEYS, size) - 1) for low in range(0, size, KEYS)]
     return StoredRun(
         name,
-        np.ones(size, np.bool_),
+        size,
+        np.packbits(np.ones(size, np.bool_)),
         int(table.column(table.num_columns - 1).to_numpy().max()),
         at[: len(starts)],
         np.array([_bounds(places, low) for low in starts]).reshape(-1, 4),
@@ -189,7 +202,7 @@ def pack_runs(runs: Mapping[str, Sequence[StoredRun]]) -> pa.Table:
             "stream": stream,
             "name": run.name,
             "size": len(run),
-            "live": np.packbits(run.live).tobytes(),
+            "live": run.live.tobytes(),
             "latest": run.latest,
             "rows_at": run.rows_at.tobytes(),
             "boxes": run.boxes.tobytes(),
@@ -206,14 +219,14 @@ def unpack_runs(table: pa.Table | None) -> dict[str, list[StoredRun]]:
     """The runs of streams that were packed."""
     found: dict[str, list[StoredRun]] = {}
     for row in table.to_pylist() if table is not None else ():
-        live = np.unpackbits(np.frombuffer(row["live"], np.uint8), count=row["size"])
+        live = np.frombuffer(row["live"], np.uint8).copy()
         pairs = [
             np.frombuffer(row[part], np.int64).reshape(-1, 2)
             for part in ("rows_at", "keys_at", "key_bounds")
         ]
         boxes = np.frombuffer(row["boxes"], np.float64).reshape(-1, 4)
         run = StoredRun(
-            row["name"], live.astype(np.bool_), row["latest"], pairs[0], boxes, pairs[1], pairs[2]
+            row["name"], row["size"], live, row["latest"], pairs[0], boxes, pairs[1], pairs[2]
         )
         found.setdefault(row["stream"], []).append(run)
     return found

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from place.engine.answers import Answers, merge
 from place.engine.changes import Change, ChangedRows, settle
@@ -42,10 +43,12 @@ from place.runtime.journal import FILE as JOURNAL
 from place.runtime.journal import Journal, replay
 from place.runtime.memory_archive import MemoryArchive
 from place.runtime.recall import recall
-from place.runtime.repository.repository import Repository, TickOfLog
 from place.runtime.store import CatalogStore
 from place.runtime.together import asking, become_all
 from place.sql.limits import current
+
+if TYPE_CHECKING:
+    from place.runtime.repository.repository import Repository
 
 
 class LocalRuntime:
@@ -83,8 +86,15 @@ class LocalRuntime:
 
     def _open(self, home: Path) -> None:
         """Begin with the states that were saved last, and take what came since."""
-        self._log = LocalLog(home, f"{self._matrix.rows}x{self._matrix.columns}")
-        repository = Repository(Storage(str(home.absolute())), self._ticks, self._store.load)
+        # Its tables take a library of many megabytes, which sessions without a home do not need.
+        from place.runtime.repository.repository import Repository, TickOfLog
+
+        log = self._log = LocalLog(home, f"{self._matrix.rows}x{self._matrix.columns}")
+
+        def ticks(tick: int) -> Iterator[TickOfLog]:
+            return (TickOfLog(*each) for each in log.after(tick))
+
+        repository = Repository(Storage(str(home.absolute())), ticks, self._store.load)
         self.repository = self.archive = repository
         self._log.archived = lambda: repository.passed
         self._log.retired = lambda: [name for files in self._files for name in files.retired()]
@@ -109,11 +119,6 @@ class LocalRuntime:
             repository.told(self._log.tick, self.catalog)
         self._log.sweep()
         self._log.tend(self.workers, self._reasons)
-
-    def _ticks(self, tick: int) -> Iterator[TickOfLog]:
-        """The ticks of the log after one, for the repository."""
-        assert self._log is not None
-        return (TickOfLog(*each) for each in self._log.after(tick))
 
     def _append(self, told: Sequence[Told]) -> None:
         """Put a tick into the log."""

@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
-import pyarrow.parquet
 
 from place.errors import ConfigurationError, suggestion
 from place.model.schema import Column
@@ -66,7 +65,9 @@ class TableLoader:
             if suffix == ".csv":
                 return _read_csv(file)
             if suffix == ".parquet":
-                return pa.parquet.read_table(file)
+                import pyarrow.parquet as pq  # loads clients of object stores, too: only if need be
+
+                return pq.read_table(file)
             if suffix in READERS:
                 return _read_json(file)
         except (pa.ArrowException, OSError, ValueError) as error:

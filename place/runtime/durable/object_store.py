@@ -25,12 +25,11 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from place.errors import ConfigurationError
+from place.runtime.durable.address import SCHEMES, shown
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
-"""The schemes of URIs, and the kind of store that each names."""
 _OPTIONS = {
     "s3": ("endpoint_override", "region", "scheme", "anonymous"),
     "gs": ("anonymous",),
@@ -40,19 +39,6 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PATIENCE: RetryConfig = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
 _ANY_CODE = re.compile(r"<Code>(\w+)</Code>")
 Store = S3Store | GCSStore | AzureStore
-
-
-def is_object_store(root: str) -> bool:
-    """Does a URI name an object store?"""
-    return root.partition("://")[0] in SCHEMES and "://" in root
-
-
-def shown(root: str) -> str:
-    """A URI or path as it may be shown: without what may be a secret."""
-    scheme, sign, rest = root.partition("://")
-    if not sign:
-        return root
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
 
 class ObjectStore:

@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from place.errors import ConfigurationError, PlaceError
+from place.runtime.durable.address import is_object_store, shown
 from place.runtime.durable.directory import Directory
-from place.runtime.durable.object_store import ObjectStore, is_object_store, shown
+
+if TYPE_CHECKING:
+    from place.runtime.durable.object_store import ObjectStore
 
 Fill = Callable[[pa.NativeFile], object]
 """Writes the content of a file."""
@@ -86,6 +89,9 @@ class Storage:
     @cached_property
     def _files(self) -> Directory | ObjectStore:
         if is_object_store(self.root):
+            # Its library takes memory that those with a directory do not need.
+            from place.runtime.durable.object_store import ObjectStore
+
             return ObjectStore(self.root)
         scheme, sign, _ = self.root.partition("://")
         if not sign:

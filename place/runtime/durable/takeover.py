@@ -19,10 +19,10 @@ from typing import Any
 
 from place.errors import ConfigurationError, PlaceError
 from place.runtime.durable import manifest as manifests
+from place.runtime.durable.address import shown
 from place.runtime.durable.home import ABOUT, FORMAT, Home
 from place.runtime.durable.lease import Lease
 from place.runtime.durable.manifest import Manifest
-from place.runtime.durable.object_store import shown
 from place.runtime.durable.storage import Storage
 
 HOLDER = "holder"
