@@ -39,10 +39,8 @@ class Listening(Session):
     def feed(self, inputs: Any) -> Any:
         self.fed: list[Input] = []
         for item in inputs:
-            if isinstance(item, Segment):
-                self.fed += read_segment(self.stream(item.stream), item.table)
-            else:
-                self.fed.append(item)
+            is_table = isinstance(item, Segment)
+            self.fed += read_segment(self.stream("S"), item.table) if is_table else [item]
         return super().feed(inputs)
 
 

@@ -18,11 +18,12 @@ import pytest
 
 from place.errors import ReadingError
 from place.model.schema import Stream
+from place.model.segment import read_segment
 from place.model.time import MINUTE, parse_timestamp
 from place.runtime.intake import future
 from place.runtime.intake.check import Routed, check_table
 from place.runtime.intake.files import check_json, read_file
-from place.runtime.intake.pushed import readings_of
+from place.runtime.intake.pushed import segment_of
 from place.server.readings import read_body
 from tests.harness.route import LOCAL, rows_of, stream_of
 
@@ -64,7 +65,7 @@ def _of(routed: Routed) -> list[Found]:
 
 def _pushed(stream: Stream, data: Any) -> list[Found]:
     try:
-        found = readings_of(stream, data, None)
+        found = read_segment(stream, segment_of(stream, data, None))
     except ReadingError as error:
         return [str(error).removeprefix("row 1, ").removeprefix("row 1: ")]
     blank = (None,) * len(stream.columns)
@@ -317,11 +318,11 @@ def test_what_is_too_far_in_the_future(tmp_path: Path) -> None:
         assert _of(read_file(plain, str(tmp_path / name), LOCAL, latest=latest)) == [words]
         assert len(rows_of(read_file(plain, str(tmp_path / name), LOCAL))) == 1
     # a session in this process judges only where the stream says so
-    assert len(readings_of(plain, [far], None, now=lambda: NOON)) == 1
+    assert len(segment_of(plain, [far], None, now=lambda: NOON)) == 1
     strict = stream_of(COLUMNS, options="max_future = '5 minutes'")
     with pytest.raises(ReadingError) as told:
-        readings_of(strict, [near, far], None, now=lambda: NOON)
+        segment_of(strict, [near, far], None, now=lambda: NOON)
     assert str(told.value) == "row 2, " + words
     with pytest.raises(ReadingError, match=r"^time: 2026-01-31 13:00:00 is too far"):
-        readings_of(strict, [], NOON + 60 * MINUTE, now=lambda: NOON)
+        segment_of(strict, [], NOON + 60 * MINUTE, now=lambda: NOON)
     assert future.latest_time(stream_of(COLUMNS, options="max_future = 'any'"), NOON) > 2 * NOON
