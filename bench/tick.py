@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 WARM = 3
 """Ticks before the clock starts: everything appears, is compiled, and finds its order."""
 FLOOR_OBJECTS = 10
+COUNTS = ("rows", "read", "lag")
+"""What a tick tells beside the seconds of its stages: readings, bytes, and how late it is."""
 READING, DELTA = 4 * 8 + 1, 2 * 8
 """The bytes of a reading in memory (key, place, time, and whether it is gone), and of a delta."""
 
@@ -199,7 +201,7 @@ def _run(root: Path, name: str, files: list[Path], setting: Setting, queries: in
         periods,
         [manifest.metrics["rows"] for manifest in done],
         [manifest.deltas for manifest in done],
-        {s: [m.metrics.get(s, 0.0) for m in done] for s in done[-1].metrics if s != "rows"},
+        {s: [m.metrics.get(s, 0.0) for m in done] for s in done[-1].metrics if s not in COUNTS},
         written[-1] - written[0],
     )
 
