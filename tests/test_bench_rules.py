@@ -18,6 +18,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"bench.{module}.calibrate", lambda: 0.5)
     monkeypatch.setattr(rules, "REPEATS", 1)
     monkeypatch.setattr(rules_grid, "REPEATS", 1)
+    monkeypatch.setattr(rules_grid, "MOST_REPEATS", 1)
     monkeypatch.setattr(rules, "ONE_BY_ONE", 20)
 
 

@@ -109,7 +109,7 @@ class ChangedRows(LazyDeltas):
         return _in_order([part for change in self._changes for part in _of(change, queries)])
 
     def columns(self) -> DeltaColumns | None:
-        queries = {query.name: query for change in self._changes for query in change.queries}
+        queries = {(each.name, each.types) for change in self._changes for each in change.queries}
         if len(queries) != 1:
             return None
         signs = [np.full(len(change), change.sign, np.int8) for change in self._changes]
@@ -127,7 +127,7 @@ class ChangedRows(LazyDeltas):
         order = np.argsort(at, kind="stable")
         rows = pa.array(order)
         return DeltaColumns(
-            next(iter(queries)),
+            next(iter(queries))[0],
             pa.array(np.concatenate(signs)[order]),
             pa.array(at[order]),
             tuple(column.take(rows) for column in values),
