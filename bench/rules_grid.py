@@ -29,10 +29,10 @@ COUNTS = ((40, 40_000), (2_000, 2_000), (10_000, 4_000), (50_000, 200))
 """Readings and rules."""
 PAIRS_OF_SCANS = 60_000_000
 """Pairs up to which looking at all of them is tried."""
-REPEATS, MOST_REPEATS = 9, 90
-SECONDS = 0.5
-"""A setting is measured as often as fits into this time: what takes less than a millisecond is
-disturbed more."""
+REPEATS, MOST_REPEATS = 9, 200
+SECONDS = 4.0
+"""A setting is measured as often as fits into this time: the shorter a join is, the more a machine
+that others use disturbs it."""
 SWEPT = (("wide, 4 attributes", 4, 1.0, 0.0), ("wide, 8 attributes", 8, 1.0, 0.0),
          ("half, 8 attributes", 8, 0.5, 0.0), ("skewed, 4 attributes", 4, 1.0, 0.8))  # fmt: skip
 
