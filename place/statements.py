@@ -111,8 +111,7 @@ class Statements:
         before = catalog = self._runtime.catalog
         results: list[Result] = []
         wrong: Exception | None = None
-        checked: set[str] = set()
-        """Forms whose queries cost alike, and not too much."""
+        checked: set[str] = set()  # forms whose queries cost alike, and not too much
         for statement, sql in statements:
             try:
                 changed = apply(catalog, statement, sql, self._loader)

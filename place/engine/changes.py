@@ -120,7 +120,7 @@ class ChangedRows(LazyDeltas):
             for change in self._changes
         ]
         values = [
-            pa.chunked_array([_plain(column) for column in parts]).combine_chunks()
+            pa.chunked_array([plain(column) for column in parts]).combine_chunks()
             for parts in zip(*(change.columns for change in self._changes), strict=True)
         ]
         at = np.concatenate(instants)
@@ -233,7 +233,7 @@ def _settled_many(group: list[Change]) -> list[Change]:
         size = len(change)
         at = change.instants
         instants = np.full(size, at) if isinstance(at, int) else at
-        columns = [_plain(column) for column in change.columns]
+        columns = [plain(column) for column in change.columns]
         signs = np.full(size, change.sign, np.int64)
         names = [*(f"c{i}" for i in range(len(columns))), "instant", "sign"]
         parts.append(pa.table([*columns, pa.array(instants), pa.array(signs)], names=names))
@@ -254,5 +254,6 @@ def _settled_many(group: list[Change]) -> list[Change]:
     return found
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def plain(column: pa.Array) -> pa.Array:
+    """A column with its texts spelled out."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

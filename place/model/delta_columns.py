@@ -18,7 +18,8 @@ from place.model.delta import Delta
 
 
 class DeltaColumns(NamedTuple):
-    """Deltas of one query in their order: sign, instant (microseconds) and the columns of rows."""
+    """Deltas of one query in their order: sign, instant (microseconds) and the columns of rows, in
+    which no text is encoded."""
 
     query: str
     signs: pa.Array

@@ -141,8 +141,6 @@ def _table_of(deltas: DeltaColumns, kind: type[Record]) -> pa.Table:
 def _shown(column: pa.Array, kind: Type) -> pa.Array:
     if kind is Type.NULL:
         return pa.nulls(len(column))
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     return column.cast(COLUMN_TYPES[kind])
 
 

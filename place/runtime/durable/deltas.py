@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from place.engine.changes import plain
 from place.errors import ConfigurationError
 from place.model.delta import Delta
 from place.model.delta_columns import DeltaColumns, LazyDeltas
@@ -187,15 +188,11 @@ class KeptRows(LazyDeltas):
         if len(first.names) != 1 or any(piece.types != first.types for piece in pieces):
             return None
         parts = [
-            [piece.signs, piece.instants, *(_spelled(column) for column in piece.columns)]
+            [piece.signs, piece.instants, *(plain(column) for column in piece.columns)]
             for piece in pieces
         ]
         signs, instants, *values = (pa.concat_arrays(each) for each in zip(*parts, strict=True))
         return DeltaColumns(first.names[0], signs, instants, tuple(values))
-
-
-def _spelled(values: pa.Array) -> pa.Array:
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def _typed(piece: Piece) -> Iterable[tuple[pa.Array, Type]]:
@@ -203,7 +200,7 @@ def _typed(piece: Piece) -> Iterable[tuple[pa.Array, Type]]:
 
 
 def _shown(values: pa.Array, kind: Type) -> pa.Array:
-    return _spelled(values).cast(_SHOWN[kind])
+    return plain(values).cast(_SHOWN[kind])
 
 
 def _positions(pieces: Sequence[Piece]) -> list[NDArray[np.int64]]:
